@@ -1,0 +1,241 @@
+"""Which problems are trained on and tested on: fixed first operands, second operands drawn online, priming (§2.1, §4).
+
+All randomness comes from named generators that derive from one seed, so that changing one choice (say, the priming)
+leaves the draws of the others as they were, and any batch can be made again from its step alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from lengthwise import digits
+from lengthwise.digits import Numbers
+from lengthwise.errors import UsageError
+from lengthwise.tasks import Task
+
+Sampling = Literal["uniform-length", "uniform-integer", "exact"]
+Priming = tuple[tuple[int, int], ...]  # (digits, count) pairs
+
+
+def generator(seed: int, *purpose: str | int) -> np.random.Generator:
+    """The random generator for one purpose, such as ("batch", 17): independent of all others of the same seed."""
+    return np.random.default_rng([seed, *(crc32(p.encode()) if isinstance(p, str) else p for p in purpose)])
+
+
+def parse_lengths(value: object) -> list[int]:
+    """Lengths from a list, a number or a text of numbers and ranges, both ends included.
+
+    >>> parse_lengths("5,6:10,20:30:5")
+    [5, 6, 7, 8, 9, 10, 20, 25, 30]
+    """
+    if isinstance(value, int):
+        return [value]
+    if not isinstance(value, str):
+        return list(value)  # type: ignore[call-overload]  # pydantic checks what is in it
+    lengths: list[int] = []
+    for part in value.split(","):
+        try:
+            bounds = [int(number) for number in part.split(":")]
+            low, high, step = bounds + [bounds[0], 1][len(bounds) - 1 :]
+            lengths += range(low, high + 1, step)
+        except ValueError:
+            raise UsageError(f"'{value}' is no list of lengths such as 5:10 or 5,6,10:35:5") from None
+    return lengths
+
+
+def spread(lengths: Sequence[int], count: int, weights: Sequence[float] | None = None) -> Priming:
+    """Priming with `count` examples in all, over lengths by weights (default: growing linearly with the length).
+
+    >>> spread([34, 35], 50, weights=[1, 1])
+    ((34, 25), (35, 25))
+    """
+    shares = np.asarray(weights if weights is not None else lengths, float)
+    shares = shares / shares.sum() * count
+    counts = np.floor(shares).astype(int)
+    counts[np.argsort(counts - shares, kind="stable")[: count - counts.sum()]] += 1  # largest remainders first
+    return tuple((int(n), int(c)) for n, c in zip(lengths, counts, strict=True) if c)
+
+
+def one_length(length: int, count: int) -> Priming:
+    """Priming for one length, the paper's default (figures 3b and 5a)."""
+    return ((length, count),)
+
+
+def curriculum(lengths: Sequence[int], count: int) -> Priming:
+    """Priming split evenly between several lengths, such as 34 and 35 (figure 4d)."""
+    return spread(lengths, count, [1] * len(lengths))
+
+
+def all_lengths(low: int, high: int, count: int, weights: Sequence[float] | None = None) -> Priming:
+    """Priming for every length from low to high (figures 5b and 5c)."""
+    return spread(range(low, high + 1), count, weights)
+
+
+def even_lengths(low: int, high: int, count: int, weights: Sequence[float] | None = None) -> Priming:
+    """Priming for the even lengths only (figure 5d)."""
+    return spread([n for n in range(low, high + 1) if n % 2 == 0], count, weights)
+
+
+def parse_priming(value: object) -> object:
+    """Priming from {length: count}, from (length, count) pairs, or from a text such as "35=50" or "6:35=500".
+
+    >>> parse_priming("10=50,34:36:2=20")
+    ((10, 50), (34, 10), (36, 10))
+    """
+    if value is None:
+        return ()
+    if isinstance(value, Mapping):
+        return tuple(value.items())
+    if not isinstance(value, str):
+        return value
+    pairs: list[tuple[int, int]] = []
+    for part in filter(None, value.split(",")):
+        lengths, _, count = part.partition("=")
+        if not count.strip().isdigit():
+            raise UsageError(f"'{value}' is no priming such as 35=50 (fifty of 35 digits), 34=25,35=25 or 6:35=500")
+        pairs += spread(parse_lengths(lengths), int(count))
+    return tuple(pairs)
+
+
+class DataConfig(BaseModel):
+    """Which problems are trained on, and how wide the layout is (`test_digits`)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    train_digits: int = Field(5, ge=1, description="the most digits of a training problem's first operand (n_train)")
+    test_digits: int = Field(10, ge=1, description="the most digits that the layout has room for (n_test)")
+    train_size: int = Field(
+        5000, ge=1, description="how many fixed first operands there are, primed included (N_train)"
+    )
+    sampling: Sampling = Field(
+        "uniform-length",
+        description="how training operands are drawn: uniform over lengths, uniform over integers, or full length only",
+    )
+    priming: Annotated[Priming, BeforeValidator(parse_priming)] = Field(
+        (), description="long problems in the training set: 35=50, 34=25,35=25, 6:35=500 or {35: 50}"
+    )
+    priming_second: Literal["online", "fixed"] = Field(
+        "online", description="whether the second operands of primed problems are drawn online or fixed"
+    )
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> "DataConfig":
+        if self.train_digits > self.test_digits:
+            raise UsageError(
+                f"data.train_digits is {self.train_digits}, more than data.test_digits, which is {self.test_digits}"
+            )
+        for length, count in self.priming:
+            if not 1 <= length <= self.test_digits or count < 1:
+                raise UsageError(
+                    f"data.priming has {count} problems of {length} digits, but lengths go from 1 to"
+                    f" data.test_digits, which is {self.test_digits}, and counts from 1"
+                )
+        if self.primed_count >= self.train_size:
+            raise UsageError(
+                f"data.priming takes {self.primed_count} of the {self.train_size} training problems"
+                " (data.train_size), which leaves none of the usual length"
+            )
+        return self
+
+    @property
+    def primed_count(self) -> int:
+        return sum(count for _, count in self.priming)
+
+
+def draw(rng: np.random.Generator, sampling: Sampling, most_digits: NDArray[np.int64]) -> Numbers:
+    """One positive number for each entry, with at most (or, for `exact`, exactly) so many digits."""
+    if sampling == "exact":
+        return digits.random_numbers(rng, most_digits)
+    if sampling == "uniform-length":
+        return digits.random_numbers(rng, rng.integers(1, most_digits + 1))
+    return digits.random_below(rng, most_digits)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A batch of problems with their answers and tags."""
+
+    operands: tuple[Numbers, ...]
+    answer: Numbers
+    length: NDArray[np.int64]  # digits of the first operand
+    primed: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+
+class TrainingSet:
+    """The fixed first operands of a run, and batches of examples made from them."""
+
+    def __init__(self, task: Task, config: DataConfig, seed: int):
+        self.task, self.config, self.seed = task, config, seed
+        usual = np.full(config.train_size - config.primed_count, config.train_digits)
+        parts = [draw(generator(seed, "first operands"), config.sampling, usual)]
+        parts += [
+            draw(generator(seed, "priming", length), "exact", np.full(count, length))
+            for length, count in config.priming
+        ]
+        self.first = digits.concatenate(parts)
+        self.primed = np.arange(config.train_size) >= len(usual)
+        self.fixed = self._primed_rest(generator(seed, "priming second operands"), self.first.lengths)
+
+    def batch(self, step: int, size: int) -> Examples:
+        """The examples of one training step; a pure function of the seed and the step."""
+        rng = generator(self.seed, "batch", step)
+        rows = rng.integers(0, len(self.first), size)
+        first, primed = self.first[rows], self.primed[rows]
+        most = self.task.operand_digits(self.config.train_digits)[1:]
+        rest = [draw(rng, self.config.sampling, np.full(size, n)) for n in most]
+        if primed.any():
+            if self.config.priming_second == "fixed":
+                long = [numbers[rows] for numbers in self.fixed]
+            else:
+                long = self._primed_rest(generator(self.seed, "primed batch", step), first.lengths)
+            rest = [choose(primed, a, b) for a, b in zip(long, rest, strict=True)]
+        return example_batch(self.task, (first, *rest), primed)
+
+    def _primed_rest(self, rng: np.random.Generator, lengths: NDArray[np.int64]) -> list[Numbers]:
+        """Second and further operands as evaluation has them, for first operands of these lengths."""
+        return [draw(rng, "exact", most) for most in rest_digits(self.task, lengths)]
+
+
+def rest_digits(task: Task, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The most digits of the second and further operands, for first operands of these lengths."""
+    kinds, inverse = np.unique(lengths, return_inverse=True)
+    table = np.array([task.operand_digits(int(n))[1:] for n in kinds])
+    return list(table[inverse].T)
+
+
+def choose(mask: NDArray[np.bool_], a: Numbers, b: Numbers) -> Numbers:
+    """Row by row, a's number where the mask is true, else b's."""
+    width = max(a.width, b.width)
+    chosen = np.where(mask[:, None], a.widened(width), b.widened(width))
+    return Numbers(chosen, np.where(mask, a.lengths, b.lengths))
+
+
+def example_batch(task: Task, operands: tuple[Numbers, ...], primed: NDArray[np.bool_]) -> Examples:
+    return Examples(operands, task.answer(*operands), operands[0].lengths, primed)
+
+
+# Examples are drawn in blocks of a fixed size, so that a test set is the same whatever batch the model is run with.
+BLOCK = 250
+
+
+def evaluation_set(
+    task: Task, length: int, count: int, seed: int, occasion: int = 0, sampling: Sampling = "exact"
+) -> Iterator[Examples]:
+    """`count` fresh problems of one length, in blocks; they depend on nothing but the arguments.
+
+    `occasion` tells evaluations apart (the training step): each has a test set of its own.
+    """
+    most_digits = task.operand_digits(length)
+    for start in range(0, count, BLOCK):
+        rng = generator(seed, "evaluation", occasion, length, start)
+        block = [draw(rng, sampling, np.full(BLOCK, n)) for n in most_digits]
+        size = min(BLOCK, count - start)
+        yield example_batch(task, tuple(numbers[:size] for numbers in block), np.zeros(size, bool))

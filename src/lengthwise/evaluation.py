@@ -1,0 +1,94 @@
+"""Exact-match and per-digit accuracy by length, with confidence intervals."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from lengthwise.data import Examples, Sampling, evaluation_set, parse_lengths
+from lengthwise.errors import UsageError
+from lengthwise.solver import Solver, predicted_right
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How a model did on problems of one length."""
+
+    length: int
+    examples: int
+    correct: int  # problems with every symbol of the answer right
+    digits: tuple[float, ...]  # accuracy of each symbol of the answer, in the order in which it is written
+
+    @property
+    def exact_match(self) -> float:
+        return self.correct / self.examples
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return wilson(self.correct, self.examples)
+
+    def record(self) -> dict[str, Any]:
+        low, high = self.interval
+        return {
+            "length": self.length,
+            "examples": self.examples,
+            "correct": self.correct,
+            "exact_match": self.exact_match,
+            "low": low,
+            "high": high,
+            "digits": list(self.digits),
+        }
+
+
+def wilson(correct: int, total: int, z: float = 1.959964) -> tuple[float, float]:
+    """The Wilson score interval of a proportion, for 95 % confidence.
+
+    >>> [round(bound, 4) for bound in wilson(90, 100)]
+    [0.8256, 0.9448]
+    """
+    share = correct / total
+    centre = share + z * z / (2 * total)
+    spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    scale = 1 + z * z / total
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+@torch.inference_mode()
+def accuracy(solver: Solver, length: int, blocks: Iterable[Examples]) -> Accuracy:
+    """Accuracy over a stream of examples; memory stays that of one block."""
+    was_training = solver.training
+    solver.eval()
+    task, layout = solver.task, solver.layout
+    digits = min(layout.n_out, task.answer_digits(task.operand_digits(length)))
+    examples = correct = 0
+    by_digit = np.zeros(digits, np.int64)
+    for block in blocks:
+        right = predicted_right(solver(block.operands), solver.targets(block.answer))
+        examples += len(block)
+        correct += int(right.all(1).sum())
+        by_digit += right[:, :digits].sum(0)
+    solver.train(was_training)
+    return Accuracy(length, examples, correct, tuple((by_digit / examples).tolist()))
+
+
+def evaluate(
+    model: Solver,
+    lengths: str | Sequence[int] | None = None,
+    examples: int = 1000,
+    seed: int = 0,
+    occasion: int = 0,
+    sampling: Sampling = "exact",
+) -> list[Accuracy]:
+    """Accuracy on fresh problems of each length (default: all that the model's layout has room for)."""
+    chosen = parse_lengths(lengths) if lengths is not None else list(range(1, model.layout.digits + 1))
+    if examples < 1:
+        raise UsageError(f"an evaluation needs at least 1 example a length, not {examples}")
+    for length in chosen:
+        if not 1 <= length <= model.layout.digits:
+            raise UsageError(
+                f"length {length} is outside of the model's layout, which has room for 1 to {model.layout.digits} digits"
+            )
+    return [accuracy(model, n, evaluation_set(model.task, n, examples, seed, occasion, sampling)) for n in chosen]

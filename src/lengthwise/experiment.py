@@ -1,0 +1,245 @@
+"""The typed configuration of a run: the same keys in YAML, on the command line and in Python."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from lengthwise.data import DataConfig, Sampling, parse_lengths
+from lengthwise.errors import UsageError, explain, nearest
+from lengthwise.layout import Layout, LayoutConfig
+from lengthwise.model import ModelConfig
+from lengthwise.positions import POSITIONS
+from lengthwise.registry import Registry
+from lengthwise.solver import Solver
+from lengthwise.tasks import TASKS, AnyTask
+
+CONFIG = "config.yaml"  # in a run's directory
+Lengths = Annotated[list[int], BeforeValidator(parse_lengths)]
+
+
+class TrainingConfig(BaseModel):
+    """How long and how a model is trained. The budget is one of `steps`, `epochs` and `examples`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int | None = Field(None, ge=1, description="the budget in steps; 5000 if no budget is given")
+    epochs: float | None = Field(None, gt=0, description="the budget in passes over data.train_size examples")
+    examples: int | None = Field(None, ge=1, description="the budget in examples")
+    batch_size: int = Field(64, ge=1)
+    learning_rate: float = Field(1e-3, gt=0)
+    warmup_steps: int = Field(100, ge=0, description="steps over which the learning rate rises")
+    schedule: Literal["cosine", "constant"] = Field("cosine", description="the learning rate after the warm-up")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW's")
+    weight_decay: float = Field(0.01, ge=0)
+    clip: float | None = Field(1.0, gt=0, description="the largest norm of a gradient; null: no limit")
+    log_every: int = Field(50, ge=1, description="steps between records of the loss")
+    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> "TrainingConfig":
+        given = [key for key in ("steps", "epochs", "examples") if getattr(self, key) is not None]
+        if len(given) > 1:
+            raise UsageError(f"a run has one budget, but training.{' and training.'.join(given)} are given")
+        return self
+
+
+class EvaluationConfig(BaseModel):
+    """What a model is tested on, now and then during training and at its end."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: int = Field(500, ge=1, description="steps between evaluations")
+    lengths: Lengths | None = Field(None, description="tested during training; null: train, train + 1, test digits")
+    examples: int = Field(500, ge=1, description="problems of each length during training")
+    final_lengths: Lengths | None = Field(None, description="tested at the end; null: from train to test digits")
+    final_examples: int = Field(2000, ge=1, description="problems of each length at the end")
+    sampling: Sampling = Field("exact", description="how test operands of n digits are drawn")
+
+
+class Experiment(BaseModel):
+    """All that a run is made of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: AnyTask = Field("addition", validate_default=True)
+    layout: LayoutConfig = LayoutConfig()
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    seed: int = Field(0, ge=0)
+    start_from: str | None = Field(None, description="a run whose weights are the start: fine-tuning")
+    precision: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16 is torch's autocast")
+    device: str = Field("cpu", description="cpu, cuda or mps")
+    threads: int = Field(1, ge=1, description="CPU threads")
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> "Experiment":
+        Layout(self.task, self.data.test_digits, self.layout)  # complains if the answers don't fit
+        for key in ("lengths", "final_lengths"):
+            for length in getattr(self.evaluation, key) or []:
+                if not 1 <= length <= self.data.test_digits:
+                    raise UsageError(
+                        f"evaluation.{key} has {length}, but lengths go from 1 to data.test_digits,"
+                        f" which is {self.data.test_digits}"
+                    )
+        return self
+
+    @property
+    def steps(self) -> int:
+        """The budget in steps."""
+        training = self.training
+        if training.epochs is not None:
+            return max(1, round(training.epochs * self.data.train_size / training.batch_size))
+        if training.examples is not None:
+            return max(1, round(training.examples / training.batch_size))
+        return training.steps or 5000
+
+    @property
+    def lengths(self) -> list[int]:
+        """The lengths tested during training."""
+        data = self.data
+        ends = {data.train_digits, min(data.train_digits + 1, data.test_digits), data.test_digits}
+        return self.evaluation.lengths or sorted(ends)
+
+    @property
+    def final_lengths(self) -> list[int]:
+        """The lengths tested at the end."""
+        return self.evaluation.final_lengths or list(range(self.data.train_digits, self.data.test_digits + 1))
+
+    def build(self) -> Solver:
+        """The model, not yet initialised."""
+        fields = self.model_dump(mode="json", include={"task", "layout", "model"})
+        return Solver(digits=self.data.test_digits, **fields)
+
+    def identity(self) -> str:
+        """A hash of what matters for the result. Where it is computed doesn't, nor does a preset's name."""
+        fields = self.model_dump(
+            mode="json",
+            exclude={
+                "device": True,
+                "threads": True,
+                "model": {"preset"},
+                "training": {"steps", "epochs", "examples", "checkpoint_every"},
+            },
+        )
+        fields["steps"] = self.steps
+        if self.start_from:
+            fields["start_from"] = load(Path(self.start_from) / CONFIG).identity()
+        text = json.dumps(fields, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def name(self) -> str:
+        """A name for the run's directory that people can read and that no other experiment has."""
+        return f"{self.task.kind}-{self.model.position.kind}-{self.identity()[:8]}"
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def parse(fields: Mapping[str, Any]) -> Experiment:
+    """An experiment from plain nested mappings; what is wrong with them is told in one sentence."""
+    try:
+        return Experiment.model_validate(fields)
+    except ValidationError as error:
+        unknown = next((e for e in error.errors() if e["type"] == "extra_forbidden"), None)
+        if unknown:
+            raise UsageError(unknown_key(".".join(map(str, unknown["loc"])))) from None
+        raise UsageError(explain(error)) from None
+
+
+def unknown_key(key: str) -> str:
+    known = [known for known, *_ in keys()]
+    leaves = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
+    hint = f"did you mean '{leaves[0]}'?" if len(leaves) == 1 else nearest(key, known)
+    return f"there is no key '{key}': {hint}"
+
+
+def load(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Experiment:
+    """An experiment from a YAML file (or the defaults), changed by dotted keys: {"model.width": 64}."""
+    fields = read_yaml(Path(path)) if path is not None else {}
+    for key, value in (overrides or {}).items():
+        set_key(fields, key, value)
+    return parse(fields)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        fields = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise UsageError(f"can't read the configuration {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(fields, dict):
+        raise UsageError(f"{path} should be a mapping of keys such as task and model")
+    return fields
+
+
+def set_key(fields: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key; a name given for a choice makes way for its options: `position: alibi` for `position.clip`."""
+    *parents, leaf = key.split(".")
+    for parent in parents:
+        inner = fields.get(parent)
+        fields[parent] = dict(inner) if isinstance(inner, dict) else {"kind": inner} if isinstance(inner, str) else {}
+        fields = fields[parent]
+    fields[leaf] = value
+
+
+def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
+    """Dotted keys from command-line words; values are YAML.
+
+    >>> parse_overrides(["--model.width", "64", "--data.priming={10: 50}", "--layout.compact"])
+    {'model.width': 64, 'data.priming': {10: 50}, 'layout.compact': True}
+    """
+    overrides: dict[str, Any] = {}
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--") or word == "--":
+            raise UsageError(f"'{word}' is neither a configuration file nor a key such as --model.width")
+        key, equals, text = word[2:].partition("=")
+        if not equals:
+            text = words.pop(0) if words and not words[0].startswith("--") else "true"
+        overrides[key.replace("-", "_")] = scalar(text)
+    return overrides
+
+
+def scalar(text: str) -> Any:
+    """A value as YAML reads it, except that 1e-3 is a number and 6:35 isn't one (to YAML 1.1 that is 6·60 + 35)."""
+    try:
+        return float(text) if "e" in text.lower() else int(text)
+    except ValueError:
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            return text
+        return text if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def keys() -> Iterator[tuple[str, str, str]]:
+    """Every configuration key, with its default and its description."""
+    yield from _keys(Experiment, "")
+
+
+def _keys(config: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
+    choices: dict[str, Registry[Any]] = {"task": TASKS, "model.position": POSITIONS}
+    for name, field in config.model_fields.items():
+        key, inner = prefix + name, field.annotation
+        if key in choices:
+            yield key + ".kind", str(field.default), "one of " + ", ".join(choices[key])
+            options = {
+                option: (what, kind)
+                for kind, choice in choices[key].items()
+                for option, what in choices[key].options_of(choice).model_fields.items()
+            }
+            for option, (what, kind) in options.items():
+                yield f"{key}.{option}", str(what.default), f"{what.description} ({kind})"
+        elif isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _keys(inner, key + ".")
+        else:
+            yield key, "null" if field.default is None else str(field.default), field.description or ""

@@ -1,0 +1,137 @@
+"""How a problem is written: symbols, digit order, padding, where the answer is read (paper, §2.1).
+
+Every token also has coordinates: its index in the sequence, its significance (power of ten) and its operand. A position
+embedding works over one of them.
+"""
+
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from lengthwise.digits import Numbers, significant_digits
+from lengthwise.errors import UsageError
+from lengthwise.tasks import Task
+
+VOCABULARY = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "+", "%", "×", "*", "<PAD>")
+PAD = VOCABULARY.index("<PAD>")
+
+Tokens = NDArray[np.int64]
+A = TypeVar("A")
+
+
+class Coordinates(NamedTuple, Generic[A]):
+    """Where each token stands; arrays (length,) where all examples agree, else (batch, length)."""
+
+    index: A  # 0, 1, 2, … in the sequence
+    significance: A  # the power of ten of a digit; goes on through padding and operator as if they were digits
+    operand: A  # 0 for the first operand and the operator after it, 1 for the second, …
+
+
+class LayoutConfig(BaseModel):
+    """How problems are written; the defaults are the paper's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    order: Literal["most-significant-first", "least-significant-first"] = Field(
+        "most-significant-first", description="which digit of a number is written first"
+    )
+    compact: bool = Field(
+        False, description="write the second operand no wider than the task needs, instead of test_digits wide"
+    )
+    n_out: int | None = Field(None, ge=1, description="symbols of the answer; null: as many as the answers need")
+
+
+class Layout:
+    """Writes problems of up to `digits` digits as token sequences of one length, and reads them back.
+
+    >>> from lengthwise.tasks import Addition
+    >>> layout = Layout(Addition(), digits=3)
+    >>> operands = Numbers.from_ints([12, 999]), Numbers.from_ints([39, 345])
+    >>> print(*layout.text(layout.encode(operands)), sep=chr(10))
+    1 2 <PAD> + 3 9 <PAD>
+    9 9 9 + 3 4 5
+    >>> print(*layout.text(layout.encode_answer(Addition().answer(*operands))), sep=chr(10))
+    5 1 <PAD> <PAD>
+    1 3 4 4
+    """
+
+    def __init__(self, task: Task, digits: int, config: LayoutConfig | None = None):
+        config = config or LayoutConfig()
+        needed = task.operand_digits(digits)
+        self.task = task
+        self.digits = digits
+        self.least_first = config.order == "least-significant-first"
+        self.widths = needed if config.compact else (max(needed),) * len(needed)
+        self.length = sum(self.widths) + len(self.widths) - 1
+        self.n_out = config.n_out or min(task.answer_digits(self.widths), self.length)
+        if not task.answer_digits(needed) <= self.n_out <= self.length:
+            raise UsageError(
+                f"layout.n_out is {self.n_out}, but the answers have up to {task.answer_digits(needed)} digits"
+                f" and are read from the {self.length} positions of the input"
+            )
+
+    def encode(self, operands: tuple[Numbers, ...]) -> Tokens:
+        """(batch, length): the operands, padded, with the operator between them."""
+        operator = np.full((len(operands[0]), 1), VOCABULARY.index(self.task.symbol))
+        fields = [self._write(operands[0], self.widths[0])]
+        for numbers, width in zip(operands[1:], self.widths[1:], strict=True):
+            fields += [operator, self._write(numbers, width)]
+        return np.concatenate(fields, axis=1)
+
+    def encode_answer(self, answer: Numbers) -> Tokens:
+        """(batch, n_out)"""
+        return self._write(answer, self.n_out)
+
+    def decode(self, tokens: Tokens) -> tuple[Numbers, ...]:
+        """The operands of problems written by `encode`."""
+        starts = np.cumsum([0, *(width + 1 for width in self.widths[:-1])])
+        fields = (tokens[:, start : start + width] for start, width in zip(starts, self.widths, strict=True))
+        return tuple(self._read(field)[0] for field in fields)
+
+    def decode_answer(self, tokens: Tokens) -> tuple[Numbers, NDArray[np.bool_]]:
+        """The numbers that (batch, n_out) tokens stand for, and which rows are numbers at all.
+
+        Digits, then only padding; no leading zero, unless the task's answers have a fixed length.
+        """
+        numbers, valid = self._read(tokens)
+        if not self.task.leading_zeros:
+            valid &= numbers.lengths == significant_digits(numbers.digits)
+        return numbers, valid
+
+    def coordinates(self, operands: tuple[Numbers, ...]) -> Coordinates[NDArray[np.int64]]:
+        """The coordinates of the tokens of `encode(operands)`."""
+        offsets = [np.arange(width + 1) for width in self.widths]  # in its operand; one more for the operator
+        if self.least_first:
+            significance = np.concatenate(offsets)[:-1]
+        else:
+            fields = [n.lengths[:, None] - 1 - offset for n, offset in zip(operands, offsets, strict=True)]
+            significance = np.concatenate(fields, axis=1)[:, :-1]
+        operand = np.repeat(np.arange(len(offsets)), [len(offset) for offset in offsets])[:-1]
+        return Coordinates(np.arange(self.length), significance, operand)
+
+    def text(self, tokens: Tokens) -> list[str]:
+        """Token sequences as people read them."""
+        return [" ".join(VOCABULARY[token] for token in row) for row in tokens]
+
+    def _write(self, numbers: Numbers, width: int) -> Tokens:
+        if (longest := int(numbers.lengths.max(initial=0))) > width:
+            raise UsageError(f"a number of {longest} digits is too long for this layout, which has room for {width}")
+        column = np.arange(width)
+        power = column if self.least_first else numbers.lengths[:, None] - 1 - column
+        written = column < numbers.lengths[:, None]
+        power = np.broadcast_to(np.where(written, power, 0), written.shape)
+        return np.where(written, np.take_along_axis(numbers.digits, power, axis=1), PAD)
+
+    def _read(self, tokens: Tokens) -> tuple[Numbers, NDArray[np.bool_]]:
+        width = tokens.shape[1]
+        padding = tokens == PAD
+        lengths = np.where(padding.any(1), padding.argmax(1), width)
+        inside = np.arange(width) < lengths[:, None]
+        valid = (lengths > 0) & (np.where(inside, tokens <= 9, padding)).all(1)
+        digits = np.where(inside & valid[:, None], tokens, 0)
+        if not self.least_first:
+            power = lengths[:, None] - 1 - np.arange(width)
+            digits = np.where(power >= 0, np.take_along_axis(digits, np.maximum(power, 0), axis=1), 0)
+        return Numbers(digits, np.maximum(lengths, 1)), valid

@@ -1,0 +1,220 @@
+"""The run directory: config, environment, metrics, checkpoint, weights, result. Atomic, and locked while in use.
+
+runs/addition-relative-key-1f2e3d4c/
+    config.yaml               the whole configuration
+    environment.json          versions, commit and machine of every session
+    metrics.jsonl             a line for each record of the loss and for each evaluation
+    checkpoint.safetensors    all that is needed to go on; removed when the run has finished
+    model.safetensors         the trained weights, and config.json: what `Solver.from_pretrained` reads
+    result.json               the final evaluation; its presence says that the run has finished
+"""
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal
+from zlib import crc32
+
+import safetensors.torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from lengthwise import experiment as configuration
+from lengthwise.errors import UsageError
+from lengthwise.experiment import CONFIG, Experiment
+from lengthwise.solver import Solver
+
+Status = Literal["finished", "running", "interrupted", "failed"]
+
+
+class Run:
+    """One run's directory."""
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        if not (self.path / CONFIG).is_file():
+            raise UsageError(f"there is no run at {self.path} (it has no {CONFIG}); `lengthwise runs` lists the runs")
+        self.experiment = configuration.load(self.path / CONFIG)
+        self.checkpoint = self.path / "checkpoint.safetensors"
+        self.weights = self.path / "model.safetensors"
+
+    @classmethod
+    def create(cls, experiment: Experiment, root: Path | str = "runs", name: str | None = None) -> "Run":
+        """The experiment's run: the one that there is, or a new one."""
+        path = Path(root) / (name or experiment.name())
+        if not (path / CONFIG).exists():
+            with writing(path):
+                path.mkdir(parents=True, exist_ok=True)
+            write_atomically(path / CONFIG, experiment.to_yaml().encode())
+        run = cls(path)
+        if run.experiment.identity() != experiment.identity():
+            raise UsageError(f"{path} holds another experiment; give this one another --name")
+        run.experiment = experiment  # the same but for device and threads
+        return run
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run; no other process can. The system lets go of it when the process ends, however it ends."""
+        with writing(self.path), open(self.path / "lock", "a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"{self.path} is in use by another process") from None
+            yield
+
+    @property
+    def status(self) -> Status:
+        if self.result is not None:
+            return "finished"
+        try:
+            with self.locked():
+                return "failed" if (self.path / "failure.json").exists() else "interrupted"
+        except UsageError:
+            return "running"
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        path = self.path / "result.json"
+        return read_json(path) if path.exists() else None
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The records so far, without a last line that is still being written."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        return [record for record in self.metrics() if "evaluation" in record]
+
+    def keep_metrics(self, step: int) -> IO[str]:
+        """The file of metrics, open for more, without what was recorded after this step."""
+        kept = [record for record in self.metrics() if record["step"] <= step]
+        path = self.path / "metrics.jsonl"
+        write_atomically(path, "".join(map(as_line, kept)).encode())
+        return open(path, "a")
+
+    def record_session(self, environment: Mapping[str, Any], step: int) -> None:
+        """Note the machine that goes on with the run at this step."""
+        path = self.path / "environment.json"
+        sessions = read_json(path)["sessions"] if path.exists() else []
+        sessions.append({"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "step": step, **environment})
+        write_json(path, {"sessions": sessions})
+
+    def finish(self, solver: Solver, result: Mapping[str, Any]) -> None:
+        """Keep the weights and the result; the checkpoint has served its purpose."""
+        save_tensors(self.weights, solver.state_dict(), {})
+        fields = self.experiment.model_dump(mode="json", include={"task", "layout", "model"})
+        write_json(self.path / "config.json", {"digits": self.experiment.data.test_digits, **fields})
+        write_json(self.path / "result.json", result)
+        self.checkpoint.unlink(missing_ok=True)
+
+    def fail(self, reason: str, step: int) -> None:
+        write_json(self.path / "failure.json", {"step": step, "reason": reason})
+
+    def load(self, device: str = "cpu") -> Solver:
+        """The model: its final weights, or those of the last checkpoint."""
+        solver = self.experiment.build()
+        if self.weights.exists():
+            tensors, _ = load_tensors(self.weights)
+        elif self.checkpoint.exists():
+            tensors, _ = load_tensors(self.checkpoint)
+            tensors = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+        else:
+            raise UsageError(f"{self.path} has no weights: neither {self.weights.name} nor {self.checkpoint.name}")
+        restore(solver.state_dict(), tensors, self.weights if self.weights.exists() else self.checkpoint)
+        return solver.to(device).eval()
+
+
+def find_runs(root: Path | str) -> list[Run]:
+    """All runs below a directory, by name."""
+    return [Run(path.parent) for path in sorted(Path(root).glob(f"*/{CONFIG}"))]
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors atomically, with a checksum that `load_tensors` verifies."""
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, safetensors.torch.save(stored, {**metadata, "crc32": checksum(stored)}))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {path}") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
+    if metadata.get("crc32", checksum(tensors)) != checksum(tensors):
+        raise UsageError(f"{path} is damaged: its checksum doesn't match its contents")
+    return tensors, metadata
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    value = 0
+    for name in sorted(tensors):
+        value = crc32(tensors[name].numpy().tobytes(), crc32(name.encode(), value))
+    return f"{value:08x}"
+
+
+def restore(into: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy loaded tensors into those of a model, in place: their alignment decides the last bits of later results."""
+    for name, tensor in into.items():
+        if name not in tensors or tensors[name].shape != tensor.shape:
+            found = tuple(tensors[name].shape) if name in tensors else "missing"
+            raise UsageError(f"{path} doesn't fit the model: {name} should be {tuple(tensor.shape)} and is {found}")
+        tensor.copy_(tensors[name])
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Tell what went wrong with writing a file in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            raise
+        raise UsageError(
+            f"can't write {path}: {(error.strerror or str(error)).lower()}; what was saved before is intact"
+        ) from None
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that at every moment there is either the old one or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.partial")
+    with writing(path):
+        try:
+            with open(temporary, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
+
+
+def as_line(record: Mapping[str, Any]) -> str:
+    return json.dumps(record) + "\n"
+
+
+def append(file: IO[str], records: Iterable[Mapping[str, Any]]) -> None:
+    with writing(Path(file.name)):
+        file.write("".join(map(as_line, records)))
+        file.flush()

@@ -1,0 +1,122 @@
+"""A model that solves problems: an encoder with the task and the layout that it is trained for."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from huggingface_hub import PyTorchModelHubMixin
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from lengthwise.digits import Numbers
+from lengthwise.errors import UsageError
+from lengthwise.layout import VOCABULARY, Coordinates, Layout, LayoutConfig
+from lengthwise.model import Encoder, ModelConfig
+from lengthwise.tasks import TASKS, Task
+
+OPERATORS = {symbol: symbol for symbol in VOCABULARY[10:14]} | {"x": "×", "X": "×", "⊕": "+"}
+PROBLEM = re.compile(rf"\s*\d+(?:\s*[{re.escape(''.join(OPERATORS))}]\s*\d+)+\s*=?\s*", re.ASCII)
+BATCH = 250
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a model makes of one problem."""
+
+    problem: str
+    answer: int | None  # None where the model's output is no number
+    correct: int
+    symbols: tuple[str, ...]  # the model's output as it stands, padding included
+    confidences: tuple[float, ...]  # of each symbol
+    right: bool
+
+
+class Solver(nn.Module, PyTorchModelHubMixin):  # type: ignore[misc]  # the mixin has no types
+    """`solver.solve(["99999+1"])`; also `from_pretrained`, `save_pretrained` and `push_to_hub`.
+
+    The arguments are plain mappings, as in a configuration file, because the Hub keeps them as JSON.
+    """
+
+    def __init__(self, task: Mapping[str, Any], digits: int, layout: Mapping[str, Any], model: Mapping[str, Any]):
+        super().__init__()
+        self.task: Task = TASKS.parse(task)  # type: ignore[assignment]
+        self.layout = Layout(self.task, digits, LayoutConfig.model_validate(layout))
+        self.encoder = Encoder(ModelConfig.model_validate(model), self.layout.length)
+
+    @property
+    def device(self) -> torch.device:
+        return self.encoder.classifier.weight.device
+
+    def forward(self, operands: tuple[Numbers, ...]) -> Tensor:
+        """Logits (batch, n_out, vocabulary)."""
+        tokens = torch.from_numpy(self.layout.encode(operands)).to(self.device, non_blocking=True)
+        at = Coordinates(*(torch.from_numpy(c).to(self.device) for c in self.layout.coordinates(operands)))
+        logits: Tensor = self.encoder(tokens, at, self.layout.n_out)
+        return logits
+
+    def targets(self, answer: Numbers) -> Tensor:
+        """The symbols (batch, n_out) that logits should give."""
+        return torch.from_numpy(self.layout.encode_answer(answer)).to(self.device, non_blocking=True)
+
+    def solve(self, problems: Sequence[str]) -> list[int | None]:
+        """The model's answers; None where its output is no number."""
+        return [solution.answer for solution in self.explain(problems)]
+
+    def explain(self, problems: Sequence[str]) -> list[Solution]:
+        """The model's answers with their confidence, beside the correct ones."""
+        return list(self._explain([problems] if isinstance(problems, str) else problems))
+
+    @torch.inference_mode()
+    def _explain(self, problems: Sequence[str]) -> Iterator[Solution]:
+        parsed = [self.parse(problem) for problem in problems]
+        was_training = self.training
+        self.eval()
+        for start in range(0, len(parsed), BATCH):
+            rows = parsed[start : start + BATCH]
+            operands = tuple(Numbers.from_text(column) for column in zip(*rows, strict=True))
+            confidence, symbols = self(operands).softmax(-1).max(-1)
+            tokens = symbols.cpu().numpy()
+            numbers, valid = self.layout.decode_answer(tokens)
+            correct = self.task.answer(*operands)
+            right = (tokens == self.layout.encode_answer(correct)).all(1)
+            answers = zip(problems[start:], numbers.to_ints(), valid, correct.to_ints(), right, strict=False)
+            for row, (problem, answer, is_number, truth, is_right) in enumerate(answers):
+                yield Solution(
+                    problem,
+                    answer if is_number else None,
+                    truth,
+                    tuple(VOCABULARY[token] for token in tokens[row]),
+                    tuple(confidence[row].tolist()),
+                    bool(is_right),
+                )
+        self.train(was_training)
+
+    def parse(self, problem: str) -> list[str]:
+        """The operands of a problem such as "99999 + 1", as decimal texts without leading zeros."""
+        if not isinstance(problem, str) or not PROBLEM.fullmatch(problem):
+            raise UsageError(f"'{problem}' is no problem; write one such as 12 {self.task.symbol} 34")
+        operands = [text.lstrip("0") or "0" for text in re.findall(r"\d+", problem)]
+        written = {OPERATORS[symbol] for symbol in re.findall(r"[^\d\s=]", problem)}
+        if written != {self.task.symbol}:
+            raise UsageError(
+                f"'{problem}' has the operation {' '.join(sorted(written))}, but this model was trained for"
+                f" {self.task.kind}, which is written {self.task.symbol}"
+            )
+        if len(operands) != len(self.layout.widths):
+            raise UsageError(
+                f"'{problem}' has {len(operands)} operands, but this model was trained for {len(self.layout.widths)}"
+            )
+        for operand, room in zip(operands, self.task.operand_digits(self.layout.digits), strict=True):
+            if len(operand) > room:
+                shown = operand if len(operand) <= 40 else f"{operand[:20]}…{operand[-10:]}"
+                raise UsageError(f"{shown} has {len(operand)} digits, but this model's layout has room for {room}")
+        return operands
+
+
+def predicted_right(logits: Tensor, targets: Tensor) -> NDArray[np.bool_]:
+    """Which symbols (batch, n_out) are predicted right."""
+    right: NDArray[np.bool_] = (logits.argmax(-1) == targets).cpu().numpy()
+    return right

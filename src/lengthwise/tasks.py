@@ -1,0 +1,147 @@
+"""What is computed: each task is one short class over digit arrays, which knows nothing of tokens (paper, §2.1)."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field, SerializeAsAny
+
+from lengthwise import digits
+from lengthwise.digits import Numbers
+from lengthwise.registry import Choice, Registry
+
+
+class Task(Choice):
+    """An operation on positive integers. Its fields are its configuration (`task.modulus`, …).
+
+    A subclass sets `symbol`, the operation's token, and defines `answer`; it overrides the rest where it differs.
+    """
+
+    symbol: ClassVar[str]
+    leading_zeros: ClassVar[bool] = False  # whether an answer may start with 0: only where its length is fixed
+
+    def answer(self, *operands: Numbers) -> Numbers:
+        raise NotImplementedError
+
+    def operand_digits(self, n: int) -> tuple[int, ...]:
+        """The digits of each operand of a problem of length n; the first has n."""
+        return (n, n)
+
+    def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
+        """The most digits that an answer can have, if the operands have up to so many."""
+        raise NotImplementedError
+
+
+TASKS: Registry[Task] = Registry("task")
+
+
+@TASKS.register("addition")
+class Addition(Task):
+    """x₁ + x₂ (or a sum of more operands).
+
+    >>> Addition().answer(Numbers.from_ints([999]), Numbers.from_ints([345])).to_ints()
+    [1344]
+    >>> Addition(operands=3).answer_digits((2, 2, 2))  # 99 + 99 + 99 = 297
+    3
+    """
+
+    symbol: ClassVar[str] = "+"
+    operands: int = Field(2, ge=2, le=100, description="how many numbers are added")
+
+    def answer(self, *operands: Numbers) -> Numbers:
+        return digits.add(*operands)
+
+    def operand_digits(self, n: int) -> tuple[int, ...]:
+        return (n,) * self.operands
+
+    def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
+        return max(operand_digits) + len(str(self.operands - 1))
+
+
+@TASKS.register("elementwise-addition")
+class ElementwiseAddition(Task):
+    """x₁ ⊕ x₂, addition digit by digit without carries; written with the token + (paper, §6.1 and appendix A.2).
+
+    The answer has as many digits as the longer operand, so it may start with 0.
+
+    >>> ElementwiseAddition().answer(Numbers.from_ints([99]), Numbers.from_ints([35])).to_text()
+    ['24']
+    """
+
+    symbol: ClassVar[str] = "+"
+    leading_zeros: ClassVar[bool] = True
+
+    def answer(self, *operands: Numbers) -> Numbers:
+        return digits.add_elementwise(*operands)
+
+    def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
+        return max(operand_digits)
+
+
+def modulus_field() -> int:
+    return Field(100, gt=1, description="the modulus c")
+
+
+@TASKS.register("modular-addition")
+class ModularAddition(Task):
+    """x₁ + x₂ mod c.
+
+    >>> ModularAddition(modulus=101).answer(Numbers.from_ints([99]), Numbers.from_ints([45])).to_ints()
+    [43]
+    """
+
+    symbol: ClassVar[str] = "%"
+    modulus: int = modulus_field()
+
+    def answer(self, *operands: Numbers) -> Numbers:
+        return digits.remainder(digits.add(*operands), self.modulus)
+
+    def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
+        return min(len(str(self.modulus - 1)), max(operand_digits) + 1)
+
+
+class Product(Task):
+    """What multiplication and modular multiplication share: a second operand with a length of its own."""
+
+    second_digits: int | None = Field(
+        3, ge=1, description="digits of the second operand; null: as many as the first has"
+    )
+
+    def operand_digits(self, n: int) -> tuple[int, ...]:
+        return (n, self.second_digits or n)
+
+    def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
+        return sum(operand_digits)
+
+
+@TASKS.register("multiplication")
+class Multiplication(Product):
+    """x₁ × x₂, where x₂ has 3 digits unless said otherwise.
+
+    >>> Multiplication().answer(Numbers.from_ints([535]), Numbers.from_ints([257])).to_ints()
+    [137495]
+    """
+
+    symbol: ClassVar[str] = "×"
+
+    def answer(self, *operands: Numbers) -> Numbers:
+        return digits.multiply(*operands)
+
+
+@TASKS.register("modular-multiplication")
+class ModularMultiplication(Product):
+    """x₁ × x₂ mod c.
+
+    >>> ModularMultiplication(modulus=128).answer(Numbers.from_ints([535]), Numbers.from_ints([257])).to_ints()
+    [23]
+    """
+
+    symbol: ClassVar[str] = "*"
+    modulus: int = modulus_field()
+
+    def answer(self, *operands: Numbers) -> Numbers:
+        return digits.remainder(digits.multiply(*operands), self.modulus)
+
+    def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
+        return min(len(str(self.modulus - 1)), super().answer_digits(operand_digits))
+
+
+AnyTask = Annotated[SerializeAsAny[Task], BeforeValidator(TASKS.parse)]

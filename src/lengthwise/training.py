@@ -1,0 +1,286 @@
+"""One plain loop: batch, loss, step; now and then log, evaluate, checkpoint. It goes on from where a run stopped.
+
+Every batch, dropout mask and test set is a function of the seed and the step, and a checkpoint holds all the rest. So a
+run that was killed and resumed ends with the same bits as one that never was.
+"""
+
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lengthwise import machine
+from lengthwise.data import TrainingSet, generator
+from lengthwise.errors import UsageError
+from lengthwise.evaluation import evaluate
+from lengthwise.experiment import Experiment, TrainingConfig
+from lengthwise.runs import Run, append, load_tensors, restore, save_tensors
+from lengthwise.solver import Solver
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, after a step."""
+
+    run: str
+    step: int
+    steps: int
+    loss: float
+    accuracy: dict[int, float]  # exact match by length, of the last evaluation
+    examples_per_second: float
+    seconds_left: float
+
+
+def train(run: Run) -> Iterator[Progress]:
+    """Train a run to its end from wherever it is, yielding its progress after each step."""
+    experiment = run.experiment
+    device = machine.prepare(experiment.device, experiment.threads)
+    with run.locked(), deferred_interrupts() as interrupted:
+        if run.result is not None:
+            return
+        (run.path / "failure.json").unlink(missing_ok=True)
+        solver = initial_solver(experiment).to(device).train()
+        data = TrainingSet(experiment.task, experiment.data, experiment.seed)
+        optimizer = adamw(solver, experiment.training)
+        window = Window(solver.layout.n_out, device)
+        step, seconds = load_checkpoint(run, solver, optimizer, window)
+        metrics = run.keep_metrics(step)
+        run.record_session(machine.describe(experiment.device), step)
+
+        config, steps, started, first = experiment.training, experiment.steps, time.monotonic(), step
+        accuracy = last_accuracy(run)
+        while step < steps:
+            examples = data.batch(step, config.batch_size)
+            rate = learning_rate(config, step, steps)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            targets = solver.targets(examples.answer)
+            with dropout_seed(experiment, step), autocast(experiment):
+                logits = solver(examples.operands)
+                loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            if config.clip:
+                torch.nn.utils.clip_grad_norm_(solver.parameters(), config.clip)
+            optimizer.step()
+            window.add(loss, logits, targets, torch.from_numpy(examples.primed).to(device))
+            step += 1
+
+            log = step % config.log_every == 0 or step == steps
+            save = step % config.checkpoint_every == 0 or step == steps or interrupted()
+            if (log or save) and not math.isfinite(window.loss):
+                reason = f"the loss is {window.loss} at step {step}"
+                run.fail(reason, step)
+                hint = "the last checkpoint is kept; a smaller training.learning_rate may help"
+                raise UsageError(f"training of {run.path} stopped: {reason}; {hint}")
+            if log:
+                seen = {"step": step, "examples": step * config.batch_size}
+                append(metrics, [{**seen, "learning_rate": rate, **window.record()}])
+                window.clear()
+            if step % experiment.evaluation.every == 0 or step == steps:
+                tested = evaluate(
+                    solver,
+                    experiment.lengths,
+                    experiment.evaluation.examples,
+                    experiment.seed,
+                    occasion=step,
+                    sampling=experiment.evaluation.sampling,
+                )
+                accuracy = {a.length: a.exact_match for a in tested}
+                append(metrics, [{"step": step, "evaluation": [a.record() for a in tested]}])
+            elapsed = time.monotonic() - started
+            if save:
+                save_checkpoint(run, solver, optimizer, window, metrics, step, seconds + elapsed)
+            if interrupted():
+                raise KeyboardInterrupt
+            pace = elapsed / (step - first)
+            yield Progress(
+                run.path.name, step, steps, loss.item(), accuracy, config.batch_size / pace, pace * (steps - step)
+            )
+
+        tested = evaluate(
+            solver,
+            experiment.final_lengths,
+            experiment.evaluation.final_examples,
+            experiment.seed,
+            occasion=steps + 1,  # a test set of its own
+            sampling=experiment.evaluation.sampling,
+        )
+        run.finish(
+            solver,
+            {
+                "identity": experiment.identity(),
+                "steps": steps,
+                "examples": steps * config.batch_size,
+                "parameters": sum(p.numel() for p in solver.parameters()),
+                "seconds": round(seconds + time.monotonic() - started, 1),
+                "evaluation": [a.record() for a in tested],
+            },
+        )
+
+
+def initial_solver(experiment: Experiment) -> Solver:
+    """The model with the weights that training starts from: random ones, or those of another run."""
+    solver = experiment.build()
+    if experiment.start_from is None:
+        seed = int(generator(experiment.seed, "initialisation").integers(2**62))
+        solver.encoder.initialise(torch.Generator().manual_seed(seed))
+        return solver
+    origin = Run(experiment.start_from)
+    for part in ("task", "layout", "model"):
+        ours, theirs = getattr(experiment, part), getattr(origin.experiment, part)
+        if ours != theirs:
+            raise UsageError(f"start_from is {origin.path}, whose {part} is another: {theirs!r} instead of {ours!r}")
+    if origin.experiment.data.test_digits != experiment.data.test_digits:
+        raise UsageError(
+            f"start_from is {origin.path}, whose data.test_digits is {origin.experiment.data.test_digits}"
+            f" instead of {experiment.data.test_digits}"
+        )
+    if origin.status != "finished":
+        raise UsageError(f"start_from is {origin.path}, which hasn't finished (`lengthwise resume {origin.path}`)")
+    solver.load_state_dict(origin.load().state_dict())
+    return solver
+
+
+def adamw(solver: Solver, config: TrainingConfig) -> torch.optim.AdamW:
+    return torch.optim.AdamW(
+        solver.parameters(), config.learning_rate, config.betas, weight_decay=config.weight_decay, fused=True
+    )
+
+
+def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
+    """A linear warm-up, then a cosine to zero (or a constant)."""
+    if step < config.warmup_steps:
+        return config.learning_rate * (step + 1) / config.warmup_steps
+    if config.schedule == "constant":
+        return config.learning_rate
+    done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
+    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def dropout_seed(experiment: Experiment, step: int) -> AbstractContextManager[Any]:
+    """Dropout masks that depend on the seed and the step only; torch's global generator is left as it was."""
+    model = experiment.model
+    if not (model.dropout or model.attention_dropout):
+        return nullcontext()
+    return seeded(int(generator(experiment.seed, "dropout", step).integers(2**62)))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def autocast(experiment: Experiment) -> AbstractContextManager[Any]:
+    device_type = torch.device(experiment.device).type
+    return torch.autocast(device_type, torch.bfloat16, enabled=experiment.precision == "bfloat16")
+
+
+class Window:
+    """Loss and accuracy on the training examples since the last record, apart for usual and primed ones."""
+
+    def __init__(self, n_out: int, device: torch.device):
+        # A row for usual and one for primed examples: how many, all right, and right at each of the n_out symbols.
+        self.counts = torch.zeros(2, 2 + n_out, dtype=torch.int64, device=device)
+        self.total_loss = torch.zeros(2, device=device)  # the sum of losses, and how many
+
+    def add(self, loss: Tensor, logits: Tensor, targets: Tensor, primed: Tensor) -> None:
+        right = logits.detach().argmax(-1) == targets
+        columns = torch.cat([torch.ones_like(right[:, :1]), right.all(1, keepdim=True), right], 1).long()
+        self.counts.index_add_(0, primed.long(), columns)
+        self.total_loss += torch.stack([loss.detach().float(), torch.ones_like(self.total_loss[0])])
+
+    @property
+    def loss(self) -> float:
+        total, count = self.total_loss.tolist()
+        return float(total / count) if count else 0.0
+
+    def record(self) -> dict[str, Any]:
+        record: dict[str, Any] = {"loss": self.loss}
+        for name, (examples, exact, *digits) in zip(("train", "primed"), self.counts.tolist(), strict=True):
+            if examples:
+                shares = {"exact_match": exact / examples, "digits": [right / examples for right in digits]}
+                record[name] = {"examples": examples, **shares}
+        return record
+
+    def clear(self) -> None:
+        self.counts.zero_()
+        self.total_loss.zero_()
+
+
+def save_checkpoint(
+    run: Run,
+    solver: Solver,
+    optimizer: torch.optim.AdamW,
+    window: Window,
+    metrics: IO[str],
+    step: int,
+    seconds: float,
+) -> None:
+    """Write all that the rest of the run depends on."""
+    os.fsync(metrics.fileno())
+    tensors = {f"model.{name}": tensor for name, tensor in solver.state_dict().items()}
+    for name, parameter in solver.named_parameters():
+        tensors |= {f"optimizer.{name}.{key}": value for key, value in optimizer.state[parameter].items()}
+    tensors |= {"window.counts": window.counts, "window.total_loss": window.total_loss}
+    metadata = {"step": str(step), "seconds": str(seconds), "identity": run.experiment.identity()}
+    save_tensors(run.checkpoint, tensors, metadata)
+
+
+def load_checkpoint(run: Run, solver: Solver, optimizer: torch.optim.AdamW, window: Window) -> tuple[int, float]:
+    """Go back to the last checkpoint, if there is one; returns its step and the seconds spent until then."""
+    if not run.checkpoint.exists():
+        return 0, 0.0
+    tensors, metadata = load_tensors(run.checkpoint)
+    if metadata.get("identity") != run.experiment.identity():
+        raise UsageError(f"{run.checkpoint} belongs to another experiment than {run.path / 'config.yaml'}")
+    own = {f"model.{name}": tensor for name, tensor in solver.state_dict().items()}
+    for name, parameter in solver.named_parameters():
+        state = {
+            "step": torch.zeros(()),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+        optimizer.state[parameter] = state
+        own |= {f"optimizer.{name}.{key}": value for key, value in state.items()}
+    own |= {"window.counts": window.counts, "window.total_loss": window.total_loss}
+    restore(own, tensors, run.checkpoint)
+    return int(metadata["step"]), float(metadata["seconds"])
+
+
+def last_accuracy(run: Run) -> dict[int, float]:
+    evaluations = run.evaluations()
+    return {a["length"]: a["exact_match"] for a in evaluations[-1]["evaluation"]} if evaluations else {}
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C (or SIGTERM) lets the step finish: the loop asks whether there was one. A second Ctrl-C stops at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    received = threading.Event()
+
+    def note(number: int, frame: Any) -> None:
+        if received.is_set():
+            raise KeyboardInterrupt
+        received.set()
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
