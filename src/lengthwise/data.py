@@ -35,8 +35,10 @@ def parse_lengths(value: object) -> list[int]:
     """
     if isinstance(value, int):
         return [value]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return list(value)
     if not isinstance(value, str):
-        return list(value)  # type: ignore[call-overload]  # pydantic checks what is in it
+        raise UsageError(f"{value!r} is no list of lengths such as 5:10 or [5, 6, 10]")
     lengths: list[int] = []
     for part in value.split(","):
         try:
@@ -109,9 +111,7 @@ class DataConfig(BaseModel):
 
     train_digits: int = Field(5, ge=1, description="the most digits of a training problem's first operand (n_train)")
     test_digits: int = Field(10, ge=1, description="the most digits that the layout has room for (n_test)")
-    train_size: int = Field(
-        5000, ge=1, description="how many fixed first operands there are, primed included (N_train)"
-    )
+    train_size: int = Field(5000, ge=1, description="how many first operands there are, primed included (N_train)")
     sampling: Sampling = Field(
         "uniform-length",
         description="how training operands are drawn: uniform over lengths, uniform over integers, or full length only",

@@ -57,7 +57,7 @@ class Numbers:
 
     @property
     def width(self) -> int:
-        return self.digits.shape[1]
+        return int(self.digits.shape[1])
 
     def __len__(self) -> int:
         return len(self.digits)

@@ -83,12 +83,18 @@ def evaluate(
     sampling: Sampling = "exact",
 ) -> list[Accuracy]:
     """Accuracy on fresh problems of each length (default: all that the model's layout has room for)."""
+    return [
+        accuracy(model, n, evaluation_set(model.task, n, examples, seed, occasion, sampling))
+        for n in check_lengths(model, lengths, examples)
+    ]
+
+
+def check_lengths(model: Solver, lengths: str | Sequence[int] | None, examples: int) -> list[int]:
+    """The lengths to test, all of which the model's layout has room for."""
     chosen = parse_lengths(lengths) if lengths is not None else list(range(1, model.layout.digits + 1))
     if examples < 1:
         raise UsageError(f"an evaluation needs at least 1 example a length, not {examples}")
     for length in chosen:
-        if not 1 <= length <= model.layout.digits:
-            raise UsageError(
-                f"length {length} is outside of the model's layout, which has room for 1 to {model.layout.digits} digits"
-            )
-    return [accuracy(model, n, evaluation_set(model.task, n, examples, seed, occasion, sampling)) for n in chosen]
+        if not 1 <= length <= (room := model.layout.digits):
+            raise UsageError(f"length {length} doesn't fit the model's layout, which has room for 1 to {room} digits")
+    return chosen

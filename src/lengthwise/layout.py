@@ -4,7 +4,9 @@ Every token also has coordinates: its index in the sequence, its significance (p
 embedding works over one of them.
 """
 
-from typing import Generic, Literal, NamedTuple, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +21,19 @@ PAD = VOCABULARY.index("<PAD>")
 
 Tokens = NDArray[np.int64]
 A = TypeVar("A")
+B = TypeVar("B")
 
 
-class Coordinates(NamedTuple, Generic[A]):
+@dataclass(frozen=True)
+class Coordinates(Generic[A]):
     """Where each token stands; arrays (length,) where all examples agree, else (batch, length)."""
 
     index: A  # 0, 1, 2, … in the sequence
     significance: A  # the power of ten of a digit; goes on through padding and operator as if they were digits
     operand: A  # 0 for the first operand and the operator after it, 1 for the second, …
+
+    def map(self, convert: Callable[[A], B]) -> "Coordinates[B]":
+        return Coordinates(convert(self.index), convert(self.significance), convert(self.operand))
 
 
 class LayoutConfig(BaseModel):

@@ -1,7 +1,7 @@
 """The encoder: a stack of attention layers, shared (Universal Transformer) or not, and the classifier (paper, §2.2)."""
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -123,8 +123,7 @@ class Attention(nn.Module):
         if hidden is not None:
             scores = scores.masked_fill(hidden, -math.inf)
         mixed = self.dropout(scores.softmax(-1)) @ v
-        y: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, queries, width))
-        return y
+        return self.output(mixed.transpose(1, 2).reshape(batch, queries, width))
 
 
 class Layer(nn.Module):
@@ -181,7 +180,7 @@ class Encoder(nn.Module):
 
     def forward(self, tokens: Tensor, at: Coordinates[Tensor], n_out: int) -> Tensor:
         """tokens (b, j) -> logits (b, n_out, vocabulary)"""
-        x = self.positions[0].embed(self.symbols(tokens), at)
+        x = cast(Position, self.positions[0]).embed(self.symbols(tokens), at)
         x = self.project(self.dropout(self.embedding_norm(x)))
         hidden = (tokens == PAD)[:, None, None, :] if self.config.mask_padding else None
         for i in range(self.config.layers):
@@ -189,8 +188,7 @@ class Encoder(nn.Module):
             queries = n_out if i == self.config.layers - 1 else tokens.shape[1]
             layer, position = self.layers[i % len(self.layers)], self.positions[i % len(self.positions)]
             x = layer(x, queries, position, at, hidden)
-        logits: Tensor = self.classifier(self.final_norm(x))
-        return logits
+        return self.classifier(self.final_norm(x))
 
     @torch.no_grad()
     def initialise(self, rng: torch.Generator) -> None:

@@ -44,7 +44,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
 
     @staticmethod
     def options_of(choice: type[T]) -> type[Choice]:
-        return getattr(choice, "Options", choice)
+        return getattr(choice, "Options", choice)  # type: ignore[arg-type]
 
     def parse(self, value: object) -> Choice:
         """A choice from a name, from a mapping with `kind`, or unchanged if it is one already."""

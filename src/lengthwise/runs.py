@@ -113,6 +113,13 @@ class Run:
         write_json(self.path / "result.json", result)
         self.checkpoint.unlink(missing_ok=True)
 
+    def clear(self) -> None:
+        """Forget all that the run has done, to train it again."""
+        with self.locked():
+            for path in self.path.iterdir():
+                if path.name not in (CONFIG, "lock"):
+                    path.unlink()
+
     def fail(self, reason: str, step: int) -> None:
         write_json(self.path / "failure.json", {"step": step, "reason": reason})
 
@@ -130,9 +137,21 @@ class Run:
         return solver.to(device).eval()
 
 
-def find_runs(root: Path | str) -> list[Run]:
-    """All runs below a directory, by name."""
-    return [Run(path.parent) for path in sorted(Path(root).glob(f"*/{CONFIG}"))]
+def overview(root: Path) -> list[dict[str, Any]]:
+    """All runs in a directory, with status and accuracy; one that can't be read is listed as damaged."""
+    rows = []
+    for path in sorted(root.glob(f"*/{CONFIG}")):
+        row: dict[str, Any] = {"run": str(path.parent), "step": 0, "steps": 0, "accuracy": {}}
+        try:
+            run = Run(path.parent)
+            records = run.metrics()
+            tested = (run.result or {}).get("evaluation") or (run.evaluations() or [{}])[-1].get("evaluation", [])
+            row |= {"status": run.status, "step": records[-1]["step"] if records else 0, "steps": run.experiment.steps}
+            row["accuracy"] = {a["length"]: a["exact_match"] for a in tested}
+        except UsageError as error:
+            row |= {"status": "damaged", "reason": str(error)}
+        rows.append(row)
+    return rows
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:

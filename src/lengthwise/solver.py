@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
-from lengthwise.layout import VOCABULARY, Coordinates, Layout, LayoutConfig
+from lengthwise.layout import VOCABULARY, Layout, LayoutConfig
 from lengthwise.model import Encoder, ModelConfig
 from lengthwise.tasks import TASKS, Task
 
@@ -34,7 +34,7 @@ class Solution:
     right: bool
 
 
-class Solver(nn.Module, PyTorchModelHubMixin):  # type: ignore[misc]  # the mixin has no types
+class Solver(nn.Module, PyTorchModelHubMixin):
     """`solver.solve(["99999+1"])`; also `from_pretrained`, `save_pretrained` and `push_to_hub`.
 
     The arguments are plain mappings, as in a configuration file, because the Hub keeps them as JSON.
@@ -53,9 +53,8 @@ class Solver(nn.Module, PyTorchModelHubMixin):  # type: ignore[misc]  # the mixi
     def forward(self, operands: tuple[Numbers, ...]) -> Tensor:
         """Logits (batch, n_out, vocabulary)."""
         tokens = torch.from_numpy(self.layout.encode(operands)).to(self.device, non_blocking=True)
-        at = Coordinates(*(torch.from_numpy(c).to(self.device) for c in self.layout.coordinates(operands)))
-        logits: Tensor = self.encoder(tokens, at, self.layout.n_out)
-        return logits
+        at = self.layout.coordinates(operands).map(lambda c: torch.from_numpy(c).to(self.device))
+        return self.encoder(tokens, at, self.layout.n_out)
 
     def targets(self, answer: Numbers) -> Tensor:
         """The symbols (batch, n_out) that logits should give."""
@@ -118,5 +117,4 @@ class Solver(nn.Module, PyTorchModelHubMixin):  # type: ignore[misc]  # the mixi
 
 def predicted_right(logits: Tensor, targets: Tensor) -> NDArray[np.bool_]:
     """Which symbols (batch, n_out) are predicted right."""
-    right: NDArray[np.bool_] = (logits.argmax(-1) == targets).cpu().numpy()
-    return right
+    return (logits.argmax(-1) == targets).cpu().numpy()

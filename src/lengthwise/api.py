@@ -1,0 +1,67 @@
+"""What a script or a notebook calls: train, load, evaluate."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from lengthwise import experiment as configuration
+from lengthwise.display import Display
+from lengthwise.errors import UsageError
+from lengthwise.evaluation import evaluate
+from lengthwise.experiment import CONFIG, Experiment
+from lengthwise.runs import Run
+from lengthwise.solver import Solver
+from lengthwise.training import train as steps
+
+__all__ = ["evaluate", "load", "resume", "train"]
+
+
+def train(
+    config: Experiment | Mapping[str, Any] | str | Path,
+    root: str | Path = "runs",
+    name: str | None = None,
+    again: bool = False,
+    progress: bool = True,
+) -> Run:
+    """Train an experiment, or go on with it; a finished one isn't trained again unless asked.
+
+    `config` is an Experiment, a mapping such as {"task": "addition", "model": {"width": 64}}, or a YAML file.
+    """
+    if isinstance(config, str | Path):
+        config = configuration.load(config)
+    elif not isinstance(config, Experiment):
+        config = configuration.parse(config)
+    run = Run.create(config, root, name)
+    if again:
+        run.clear()
+    return resume(run, progress)
+
+
+def resume(run: Run, progress: bool = True) -> Run:
+    """Train a run to its end from wherever it is."""
+    with Display() if progress else nullcontext() as display:
+        for state in steps(run):
+            if display:
+                display.show(state)
+    return run
+
+
+def load(source: str | Path, device: str = "cpu") -> Solver:
+    """A trained model, from a run's directory, a directory of `save_pretrained`, or a repository on the Hub."""
+    path = Path(source)
+    if (path / CONFIG).is_file():
+        return Run(path).load(device)
+    # A Hub id is user/name, with no such directory here.
+    if path.exists() or path.is_absolute() or path.parent.exists() or len(path.parts) != 2:
+        if not (path / "config.json").is_file():
+            raise UsageError(f"there is no run and no saved model at {path}; `lengthwise runs` lists the runs")
+        for needed in ("config.json", "model.safetensors"):
+            if not (path / needed).is_file():
+                raise UsageError(f"{path} has no {needed}")
+    try:
+        solver: Solver = Solver.from_pretrained(str(source), map_location=device)
+    except Exception as error:  # whatever the Hub's client or a damaged file makes of it
+        reason = str(error).strip().partition("\n")[0]
+        raise UsageError(f"can't load '{source}', neither from here nor from the Hub: {reason}") from None
+    return solver.to(device).eval()

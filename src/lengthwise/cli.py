@@ -1,0 +1,331 @@
+"""The command line. Each command imports what it needs, so that `lengthwise --help` doesn't wait for torch."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from lengthwise.runs import Run
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors in one sentence, examples kept as they are written."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"lengthwise: {message} (`{self.prog} --help` shows how)\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0, 2 for bad input, 130 if stopped by Ctrl-C."""
+    parser = build_parser()
+    chosen, rest = parser.parse_known_args(arguments)
+    if not hasattr(chosen, "command"):
+        parser.print_help()
+        return 0
+    if rest and not getattr(chosen, "takes_keys", False):
+        parser.error(f"unrecognised: {' '.join(rest)}")
+
+    from lengthwise.errors import UsageError
+
+    try:
+        if getattr(chosen, "takes_keys", False):
+            chosen.keys = rest
+        chosen.command(chosen)
+        return 0
+    except UsageError as error:
+        print(f"lengthwise: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("lengthwise: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # as in `lengthwise runs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="lengthwise",
+        description="When a transformer learns arithmetic on short numbers, does it still work on long ones?",
+        epilog="first steps:\n"
+        "  lengthwise demo                                  the paper in miniature, in minutes\n"
+        "  lengthwise train --task.kind addition --model.position relative-key\n"
+        "  lengthwise runs\n"
+        "  lengthwise COMMAND --help                        what a command takes, with an example",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+
+    def add(name: str, run: Any, help: str, example: str) -> Parser:
+        command: Parser = commands.add_parser(name, help=help, description=help, epilog=f"example:\n  {example}")
+        command.set_defaults(command=run)
+        return command
+
+    def root(command: Parser) -> None:
+        command.add_argument("--runs", metavar="DIR", default="runs", help="the directory of runs (default: runs)")
+
+    demo = add("demo", run_demo, "show the paper's effects in minutes: a table and a figure", "lengthwise demo")
+    root(demo)
+    demo.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each (default: 2)")
+    demo.add_argument("--again", action="store_true", help="train again what has finished")
+    demo.add_argument("--smoke", action="store_true", help="a few steps only, to see that everything works")
+
+    train = add(
+        "train",
+        run_train,
+        "train a model; any configuration key can be set, as --key value",
+        "lengthwise train --task.kind addition --model.position absolute --training.steps 2000",
+    )
+    train.usage = "lengthwise train [CONFIG.yaml] [--KEY VALUE ...] [--name NAME] [--runs DIR] [--again] [--keys]"
+    root(train)
+    train.add_argument("--name", help="the run's directory (default: task, embedding and a hash)")
+    train.add_argument("--again", action="store_true", help="train again if the run has finished")
+    train.add_argument("--keys", action=KeysAction, help="list the configuration keys, such as --model.width")
+    train.set_defaults(takes_keys=True)
+
+    resume = add("resume", run_resume, "go on with a run that was stopped", "lengthwise resume runs/my-run")
+    resume.add_argument("run", metavar="RUN")
+    resume.add_argument("--device", help="go on there: cpu, cuda or mps")
+    root(resume)
+
+    evaluate = add(
+        "evaluate",
+        run_evaluate,
+        "measure a model's accuracy by length on fresh problems",
+        "lengthwise evaluate runs/my-run --lengths 5:10 --examples 10000",
+    )
+    evaluate.add_argument("run", metavar="RUN", help="a run, a saved model or a repository on the Hub")
+    evaluate.add_argument("--lengths", help="such as 5:20 or 5,10,20 (default: all that the layout has room for)")
+    evaluate.add_argument("--examples", type=int, default=1000, help="problems of each length (default: 1000)")
+    evaluate.add_argument("--seed", type=int, default=0, help="of the problems (default: 0)")
+    evaluate.add_argument(
+        "--sampling", default="exact", choices=["exact", "uniform-length", "uniform-integer"], help="of the operands"
+    )
+    evaluate.add_argument("--digits", action="store_true", help="show the accuracy of each digit too")
+    evaluate.add_argument("--device", default="cpu", help="cpu, cuda or mps (default: cpu)")
+    evaluate.add_argument("--json", action="store_true", help="for scripts")
+    root(evaluate)
+
+    solve = add(
+        "solve",
+        run_solve,
+        "ask a model: the answer, each digit's confidence, right or wrong",
+        'lengthwise solve runs/my-run "99999 + 1"',
+    )
+    solve.add_argument("run", metavar="RUN", help="a run, a saved model or a repository on the Hub")
+    solve.add_argument("problem", metavar="PROBLEM", nargs="+", help='such as "99999 + 1"; × may be written x')
+    solve.add_argument("--json", action="store_true", help="for scripts")
+    root(solve)
+
+    runs = add("runs", run_runs, "list the runs, with status and accuracy", "lengthwise runs")
+    root(runs)
+    runs.add_argument("--json", action="store_true", help="for scripts")
+
+    names = add("list", run_list, "list what there is to choose from", "lengthwise list positions")
+    names.add_argument("what", choices=["tasks", "positions", "presets"])
+    names.add_argument("--json", action="store_true", help="for scripts")
+    return parser
+
+
+class KeysAction(argparse.Action):
+    """`train --keys`: every key with its default, from the configuration itself."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings, nargs=0)
+
+    def __call__(self, *_: Any) -> None:
+        from lengthwise.experiment import keys
+
+        print_table(["key", "default", "what it is"], list(keys()))
+        sys.exit(0)
+
+
+def run_demo(chosen: argparse.Namespace) -> None:
+    from lengthwise.demo import demo
+
+    demo(Path(chosen.runs), chosen.jobs, chosen.again, chosen.smoke)
+
+
+def run_train(chosen: argparse.Namespace) -> None:
+    from lengthwise import experiment as configuration
+    from lengthwise.runs import Run
+
+    file = chosen.keys.pop(0) if chosen.keys and not chosen.keys[0].startswith("-") else None
+    experiment = configuration.load(file, configuration.parse_overrides(chosen.keys))
+    run = Run.create(experiment, chosen.runs, chosen.name)
+    if chosen.again:
+        run.clear()
+    finish(run)
+
+
+def run_resume(chosen: argparse.Namespace) -> None:
+    run = find_run(chosen)
+    if chosen.device:
+        run.experiment = run.experiment.model_copy(update={"device": chosen.device})
+    finish(run)
+
+
+def finish(run: "Run") -> None:
+    """Train a run to its end, and say what came out or how to go on."""
+    from lengthwise import api
+    from lengthwise.display import percent
+
+    if run.result is not None:
+        print(f"{run.path} has finished already (--again trains it again)")
+    else:
+        print(f"{run.path}: {run.experiment.steps} steps", file=sys.stderr)
+        try:
+            api.resume(run)
+        except KeyboardInterrupt:
+            print(f"\nsaved; go on with: lengthwise resume {run.path}", file=sys.stderr)
+            raise
+    assert run.result is not None
+    rows = [[a["length"], percent(a["exact_match"]), interval(a), a["examples"]] for a in run.result["evaluation"]]
+    print_table(["digits", "exact match", "95 % interval", "problems"], rows)
+    print(f'try it: lengthwise solve {run.path} "{example_problem(run)}"')
+
+
+def run_evaluate(chosen: argparse.Namespace) -> None:
+    from rich.progress import track
+
+    from lengthwise import api, machine
+    from lengthwise.data import BLOCK, evaluation_set
+    from lengthwise.display import percent
+    from lengthwise.evaluation import accuracy, check_lengths
+
+    machine.prepare(chosen.device, os.cpu_count() or 1)
+    model = api.load(find_model(chosen), chosen.device)
+    results = []
+    for length in check_lengths(model, chosen.lengths, chosen.examples):
+        blocks = evaluation_set(model.task, length, chosen.examples, chosen.seed, sampling=chosen.sampling)
+        shown = track(
+            blocks,
+            f"{length} digits",
+            total=-(-chosen.examples // BLOCK),
+            transient=True,
+            console=stderr(),
+            disable=not sys.stderr.isatty(),
+        )
+        results.append(accuracy(model, length, shown).record())
+    if chosen.json:
+        print(json.dumps(results, indent=2))
+        return
+    rows = [[a["length"], percent(a["exact_match"]), interval(a), a["examples"]] for a in results]
+    headings = ["digits", "exact match", "95 % interval", "problems"]
+    if chosen.digits:
+        headings.append("each symbol of the answer, as written (%)")
+        for row, a in zip(rows, results, strict=True):
+            row.append(" ".join(f"{100 * share:.0f}" for share in a["digits"]))
+    print_table(headings, rows)
+
+
+def run_solve(chosen: argparse.Namespace) -> None:
+    from dataclasses import asdict
+
+    from lengthwise import api
+
+    solutions = api.load(find_model(chosen)).explain(chosen.problem)
+    if chosen.json:
+        print(json.dumps([asdict(solution) for solution in solutions], indent=2, ensure_ascii=False))
+        return
+    for solution in solutions:
+        output = " ".join(solution.symbols)
+        answer = f"no number: {output}" if solution.answer is None else str(solution.answer)
+        verdict = "right" if solution.right else f"wrong, it is {solution.correct}"
+        print(f"{solution.problem.strip(' =')} = {answer}   ({verdict})")
+        used = [pair for pair in zip(solution.symbols, solution.confidences, strict=True) if pair[0] != "<PAD>"]
+        print("   " + "  ".join(f"{symbol} {100 * confidence:.0f} %" for symbol, confidence in used))
+
+
+def run_runs(chosen: argparse.Namespace) -> None:
+    from lengthwise.display import percent
+    from lengthwise.runs import overview
+
+    rows = overview(Path(chosen.runs))
+    if chosen.json:
+        print(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        print(f"there are no runs in {chosen.runs}/ yet; `lengthwise train` makes one")
+        return
+    shown = []
+    for row in rows:
+        tested = "  ".join(f"{n} digits {percent(share)}" for n, share in row["accuracy"].items())
+        shown.append([row["run"], row["status"], f"{row['step']}/{row['steps']}", tested])
+    print_table(["run", "status", "step", "exact match"], shown)
+
+
+def run_list(chosen: argparse.Namespace) -> None:
+    entries = listing(chosen.what)
+    if chosen.json:
+        print(json.dumps(entries, indent=2, ensure_ascii=False))
+    else:
+        rows = [[e["name"], e["what"], ", ".join(f"{k}={v}" for k, v in e["options"].items())] for e in entries]
+        print_table([chosen.what[:-1], "what it is", "options"], rows)
+
+
+def listing(what: str) -> list[dict[str, Any]]:
+    """The registered tasks or position embeddings, or the presets of models."""
+    from lengthwise.model import PRESETS
+    from lengthwise.positions import POSITIONS
+    from lengthwise.tasks import TASKS
+
+    if what == "presets":
+        return [{"name": name, "what": "model", "options": fields} for name, fields in PRESETS.items()]
+    registry: Any = TASKS if what == "tasks" else POSITIONS
+    return [
+        {
+            "name": name,
+            "what": (choice.__doc__ or "").partition("\n")[0],
+            "options": {key: field.default for key, field in registry.options_of(choice).model_fields.items()},
+        }
+        for name, choice in registry.items()
+    ]
+
+
+def find_model(chosen: argparse.Namespace) -> Path | str:
+    """A run may be named without its directory."""
+    inside = Path(chosen.runs) / chosen.run
+    return inside if not Path(chosen.run).exists() and inside.exists() else chosen.run
+
+
+def find_run(chosen: argparse.Namespace) -> "Run":
+    from lengthwise.runs import Run
+
+    return Run(find_model(chosen))
+
+
+def example_problem(run: "Run") -> str:
+    """A problem one digit longer than those of training, if there is room."""
+    data, task = run.experiment.data, run.experiment.task
+    first, *rest = task.operand_digits(min(data.train_digits + 1, data.test_digits))
+    return f" {task.symbol} ".join(["9" * first, *("123456789"[: min(n, 9)] for n in rest)])
+
+
+def interval(accuracy: dict[str, Any]) -> str:
+    return f"{100 * accuracy['low']:.1f}–{100 * accuracy['high']:.1f} %"
+
+
+def stderr() -> Any:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def print_table(headings: list[str], rows: list[Any]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(str(cell).replace("[", "\\[") for cell in row))
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    console.print(table)
