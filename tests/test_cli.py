@@ -1,0 +1,249 @@
+"""The command line as its users meet it: what it prints, and one clear sentence for every bad input."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lengthwise
+from lengthwise.cli import main
+from lengthwise.runs import Run
+
+QUICK = "--model.preset tiny --training.steps 6 --evaluation.examples 10 --evaluation.final_examples 10".split()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("cli")
+    assert main(["train", "--runs", str(root), "--name", "sum", *QUICK]) == 0
+    return root / "sum"
+
+
+@pytest.fixture
+def run(trained, tmp_path) -> Path:
+    """A trained run of one's own, to be spoilt."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def complaint(capsys, *words: str) -> str:
+    """What a command says when it refuses: one line on standard error, exit code 2."""
+    try:
+        code = main(list(words))
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    told = capsys.readouterr().err
+    assert code == 2, told
+    sentence = told.strip().splitlines()[-1]
+    assert sentence.startswith("lengthwise: ")
+    assert "Traceback" not in told
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("--model.widht 64", "there is no key 'model.widht': did you mean 'model.width'?"),
+        ("--width 64", "did you mean 'model.width'?"),
+        ("--task.kind adition", "there is no task 'adition': did you mean 'addition'?"),
+        ("--task.kind addition --task.modulus 7", "the task 'addition' has no option 'modulus'"),
+        ("--model.position relativ-key", "did you mean 'relative-key'?"),
+        ("--model.position.clipp 3 --model.position.kind relative-key", "has no option 'clipp': did you mean 'clip'?"),
+        ("--model.preset bert-bas", "did you mean 'bert-base'?"),
+        ("--model.width 100 --model.heads 3", "model.width is 100, which isn't divisible by model.heads, which is 3"),
+        ("--model.width wide", "model.width is 'wide'"),
+        ("--data.train_digits 12", "data.train_digits is 12, more than data.test_digits, which is 10"),
+        ("--task.kind modular-addition --task.modulus 1", "modulus of the task 'modular-addition' is 1"),
+        ("--data.priming 11=50", "data.priming has 50 problems of 11 digits"),
+        ("--data.priming 10", "data.priming"),
+        ("--data.priming 10=many", "no priming such as 35=50"),
+        ("--data.priming 10=5000", "leaves none of the usual length"),
+        ("--training.steps 5 --training.epochs 1", "one budget"),
+        ("--training.steps 0", "training.steps is 0"),
+        ("--training.batch_size 2.5", "training.batch_size is 2.5"),
+        ("--evaluation.lengths 5:30", "evaluation.lengths has 11"),
+        ("--layout.n_out 3", "layout.n_out is 3"),
+        ("--device cuda:7", "device 'cuda:7' isn't available here"),
+        ("--device gpu", "device 'gpu' isn't available here"),
+        ("--start_from nowhere", "nowhere"),
+        ("nowhere.yaml", "can't read the configuration nowhere.yaml"),
+        ("--model.width=64 stray", "'stray' is neither"),
+        ("--seed -1", "seed is -1"),
+    ],
+)
+def test_a_bad_configuration_is_refused_in_one_sentence(words, part, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert part in complaint(capsys, "train", *words.split())
+    assert not any(tmp_path.rglob("metrics.jsonl"))
+
+
+def test_a_bad_configuration_file(capsys, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("model: {widht: 64}")
+    assert "did you mean 'model.width'?" in complaint(capsys, "train", str(config))
+    config.write_text("model: [")
+    assert "is no YAML" in complaint(capsys, "train", str(config))
+    config.write_text("- 1")
+    assert "should be a mapping" in complaint(capsys, "train", str(config))
+    config.write_text("model: 3")
+    assert "model is 3" in complaint(capsys, "train", str(config))
+
+
+@pytest.mark.parametrize(
+    ("problem", "part"),
+    [
+        ("12 * 3", "has the operation *, but this model was trained for addition, which is written +"),
+        ("12 ** 3", "is no problem"),
+        ("twelve", "is no problem"),
+        ("-1 + 2", "is no problem"),
+        ("1 + 2 + 3", "has 3 operands"),
+        ("12345678901 + 1", "12345678901 has 11 digits, but this model's layout has room for 10"),
+        ("", "is no problem"),
+    ],
+)
+def test_a_bad_problem(problem, part, trained, capsys):
+    assert part in complaint(capsys, "solve", str(trained), "--", problem)
+
+
+def test_missing_and_damaged_files_are_named(run, capsys):
+    weights = run / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1000])
+    assert f"{weights} is damaged" in complaint(capsys, "evaluate", str(run))
+    weights.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+    assert f"{weights} is damaged: its checksum" in complaint(capsys, "solve", str(run), "1 + 2")
+    weights.unlink()
+    assert "model.safetensors" in complaint(capsys, "evaluate", str(run))
+    assert "there is no run" in complaint(capsys, "evaluate", str(run / "nothing"))
+    assert "there is no run" in complaint(capsys, "resume", str(run / "nothing"))
+
+
+def test_a_damaged_checkpoint_is_named_and_kept(run, capsys):
+    for file in ("result.json", "model.safetensors"):
+        (run / file).unlink()
+    (run / "checkpoint.safetensors").write_bytes(b"not a checkpoint")
+    assert f"{run / 'checkpoint.safetensors'} is damaged" in complaint(capsys, "resume", str(run))
+    assert (run / "checkpoint.safetensors").read_bytes() == b"not a checkpoint"
+
+
+def test_a_full_disk_loses_nothing(tmp_path, capsys):
+    """/dev/full answers every write as a full disk does."""
+    keys = [*QUICK, "--training.checkpoint_every", "2"]
+    arguments = ["train", "--runs", str(tmp_path), "--name", "full", *keys]
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / ".checkpoint.safetensors.partial").symlink_to("/dev/full")
+    assert "no space left on device" in complaint(capsys, *arguments)
+    assert main(arguments) == 0
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoint(tmp_path, capsys):
+    keys = [*QUICK, "--training.learning_rate", "1e38", "--training.warmup_steps", "0", "--training.log_every", "1"]
+    told = complaint(capsys, "train", "--runs", str(tmp_path), "--name", "nan", *keys)
+    assert "the loss is nan at step" in told or "the loss is inf at step" in told
+    assert main(["runs", "--runs", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["status"] == "failed"
+
+
+def test_another_experiment_of_the_same_name_is_refused(trained, capsys):
+    told = complaint(capsys, "train", "--runs", str(trained.parent), "--name", "sum", "--seed", "7")
+    assert "holds another experiment" in told
+
+
+def test_a_finished_run_is_trained_again_only_if_asked(run, capsys):
+    arguments = ["train", "--runs", str(run.parent), "--name", "run", *QUICK]
+    before = (run / "model.safetensors").stat().st_mtime_ns
+    assert main(arguments) == 0
+    assert "finished already" in capsys.readouterr().out
+    assert (run / "model.safetensors").stat().st_mtime_ns == before
+    weights = (run / "model.safetensors").read_bytes()
+    assert main([*arguments, "--again"]) == 0
+    assert (run / "model.safetensors").stat().st_mtime_ns != before
+    assert (run / "model.safetensors").read_bytes() == weights
+
+
+def test_evaluate(trained, capsys):
+    assert main(["evaluate", str(trained), "--lengths", "1,3:4", "--examples", "300", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [a["length"] for a in results] == [1, 3, 4]
+    model = lengthwise.load(trained)
+    ours = lengthwise.evaluate(model, lengths=[1, 3, 4], examples=300)
+    assert results == json.loads(json.dumps([a.record() for a in ours]))
+    assert all(a["examples"] == 300 and len(a["digits"]) == a["length"] + 1 for a in results)
+    assert "doesn't fit the model's layout" in complaint(capsys, "evaluate", str(trained), "--lengths", "11")
+    assert "no list of lengths" in complaint(capsys, "evaluate", str(trained), "--lengths", "a:b")
+    assert "at least 1 example" in complaint(capsys, "evaluate", str(trained), "--examples", "0")
+
+
+def test_solve(trained, capsys):
+    assert main(["solve", str(trained), "99999 + 1", "12+345=", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["correct"], second["correct"]) == (100000, 357)
+    assert first["right"] == (first["answer"] == 100000)
+    assert len(first["confidences"]) == 11
+    assert main(["solve", str(trained), "99999 + 1"]) == 0
+    assert "99999 + 1 = " in capsys.readouterr().out
+
+
+def test_runs_lists_status_and_damage(trained, tmp_path, capsys):
+    shutil.copytree(trained, tmp_path / "good")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "config.yaml").write_text("model: [")
+    assert main(["runs", "--runs", str(tmp_path), "--json"]) == 0
+    bad, good = json.loads(capsys.readouterr().out)
+    assert (bad["status"], good["status"]) == ("damaged", "finished")
+    assert list(good["accuracy"]) == [str(n) for n in range(5, 11)]
+    assert main(["runs", "--runs", str(tmp_path)]) == 0
+    assert "finished" in capsys.readouterr().out
+
+
+def test_lists_come_from_the_registries(capsys):
+    for what, name in {"tasks": "modular-addition", "positions": "relative-key-query", "presets": "albert-base"}.items():
+        assert main(["list", what, "--json"]) == 0
+        assert name in [entry["name"] for entry in json.loads(capsys.readouterr().out)]
+    assert "invalid choice: 'taks'" in complaint(capsys, "list", "taks")
+
+
+def test_fine_tuning_starts_from_the_other_run(trained, tmp_path, capsys):
+    keys = [*QUICK, "--data.train_digits", "10", "--data.sampling", "exact", "--training.learning_rate", "1e-12"]
+    arguments = ["train", "--runs", str(tmp_path), "--name", "tuned", "--start_from", str(trained), *keys]
+    assert main(arguments) == 0
+    before, after = Run(trained).load().state_dict(), Run(tmp_path / "tuned").load().state_dict()
+    assert max((before[name] - after[name]).abs().max().item() for name in before) < 1e-8
+    other = ["train", "--runs", str(tmp_path), "--start_from", str(trained), *QUICK, "--model.heads", "4"]
+    assert "whose model is another" in complaint(capsys, *other)
+
+
+def test_every_command_has_help_with_an_example(capsys):
+    for command in ("demo", "train", "resume", "evaluate", "solve", "runs", "list"):
+        with pytest.raises(SystemExit) as stop:
+            main([command, "--help"])
+        assert stop.value.code == 0
+        assert "example:\n  lengthwise" in capsys.readouterr().out
+
+
+def test_help_imports_neither_torch_nor_pydantic():
+    code = (
+        "import sys, lengthwise.cli as cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert not {'torch', 'numpy', 'pydantic', 'rich'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_the_library_is_the_same_thing(trained, tmp_path):
+    fields = {
+        "model": {"preset": "tiny"},
+        "training": {"steps": 6},
+        "evaluation": {"examples": 10, "final_examples": 10},
+    }
+    run = lengthwise.train(fields, root=tmp_path, progress=False)
+    assert run.experiment.identity() == Run(trained).experiment.identity()
+    assert (run.path / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+    model = lengthwise.load(run.path)
+    model.save_pretrained(tmp_path / "saved")
+    problems = ["99999+1", "123+456"]
+    assert lengthwise.load(tmp_path / "saved").solve(problems) == model.solve(problems)
+    assert type(model).from_pretrained(run.path).solve(problems) == model.solve(problems)
