@@ -1,6 +1,7 @@
 """The command line as its users meet it: what it prints, and one clear sentence for every bad input."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import lengthwise
 from lengthwise.cli import main
 from lengthwise.runs import Run
 
-QUICK = "--model.preset tiny --training.steps 6 --evaluation.examples 10 --evaluation.final_examples 10".split()
+QUICK = shlex.split("--model.preset tiny --training.steps 6 --evaluation.examples 10 --evaluation.final_examples 10")
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +200,8 @@ def test_runs_lists_status_and_damage(trained, tmp_path, capsys):
 
 
 def test_lists_come_from_the_registries(capsys):
-    for what, name in {"tasks": "modular-addition", "positions": "relative-key-query", "presets": "albert-base"}.items():
+    known = {"tasks": "modular-addition", "positions": "relative-key-query", "presets": "albert-base"}
+    for what, name in known.items():
         assert main(["list", what, "--json"]) == 0
         assert name in [entry["name"] for entry in json.loads(capsys.readouterr().out)]
     assert "invalid choice: 'taks'" in complaint(capsys, "list", "taks")
@@ -212,7 +214,7 @@ def test_fine_tuning_starts_from_the_other_run(trained, tmp_path, capsys):
     before, after = Run(trained).load().state_dict(), Run(tmp_path / "tuned").load().state_dict()
     assert max((before[name] - after[name]).abs().max().item() for name in before) < 1e-8
     other = ["train", "--runs", str(tmp_path), "--start_from", str(trained), *QUICK, "--model.heads", "4"]
-    assert "whose model is another" in complaint(capsys, *other)
+    assert "whose model.heads is 2 instead of 4" in complaint(capsys, *other)
 
 
 def test_every_command_has_help_with_an_example(capsys):

@@ -78,7 +78,7 @@ class Display:
                 speed=f"{state.examples_per_second:.0f}/s",
                 loss=state.loss,
                 accuracy=summary(state.accuracy),
-                left=f"{clock(state.seconds_left)} left" if state.step < state.steps else "done",
+                left=f"{clock(state.seconds_left)} left" if state.step < state.steps else "trained",
             )
             return
         now = time.monotonic()

@@ -130,7 +130,10 @@ class Experiment(BaseModel):
         )
         fields["steps"] = self.steps
         if self.start_from:
-            fields["start_from"] = load(Path(self.start_from) / CONFIG).identity()
+            origin = Path(self.start_from) / CONFIG
+            if not origin.is_file():
+                raise UsageError(f"start_from is {self.start_from}, where there is no run")
+            fields["start_from"] = load(origin).identity()
         text = json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -69,6 +69,8 @@ class Layout:
         needed = task.operand_digits(digits)
         self.task = task
         self.digits = digits
+        # The paper's 15 symbols serve its tasks; a task with a symbol of its own has one more.
+        self.vocabulary = VOCABULARY if task.symbol in VOCABULARY else (*VOCABULARY, task.symbol)
         self.least_first = config.order == "least-significant-first"
         self.widths = needed if config.compact else (max(needed),) * len(needed)
         self.length = sum(self.widths) + len(self.widths) - 1
@@ -81,7 +83,7 @@ class Layout:
 
     def encode(self, operands: tuple[Numbers, ...]) -> Tokens:
         """(batch, length): the operands, padded, with the operator between them."""
-        operator = np.full((len(operands[0]), 1), VOCABULARY.index(self.task.symbol))
+        operator = np.full((len(operands[0]), 1), self.vocabulary.index(self.task.symbol))
         fields = [self._write(operands[0], self.widths[0])]
         for numbers, width in zip(operands[1:], self.widths[1:], strict=True):
             fields += [operator, self._write(numbers, width)]
@@ -120,7 +122,7 @@ class Layout:
 
     def text(self, tokens: Tokens) -> list[str]:
         """Token sequences as people read them."""
-        return [" ".join(VOCABULARY[token] for token in row) for row in tokens]
+        return [" ".join(self.vocabulary[token] for token in row) for row in tokens]
 
     def _write(self, numbers: Numbers, width: int) -> Tokens:
         if (longest := int(numbers.lengths.max(initial=0))) > width:

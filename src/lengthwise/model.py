@@ -159,7 +159,7 @@ class Layer(nn.Module):
 class Encoder(nn.Module):
     """Symbols and their coordinates in, logits over the vocabulary at the first n_out positions out."""
 
-    def __init__(self, config: ModelConfig, max_length: int):
+    def __init__(self, config: ModelConfig, max_length: int, vocabulary: int = len(VOCABULARY)):
         super().__init__()
         self.config = config
         input_width = config.embedding_width or config.width
@@ -167,7 +167,7 @@ class Encoder(nn.Module):
         own_layers = 1 if config.encoder == "universal-transformer" else config.layers
         position = POSITIONS[config.position.kind]
 
-        self.symbols = nn.Embedding(len(VOCABULARY), input_width)
+        self.symbols = nn.Embedding(vocabulary, input_width)
         self.positions = nn.ModuleList(
             position(config.position, shape) for _ in range(own_layers if position.per_layer else 1)
         )
@@ -176,7 +176,7 @@ class Encoder(nn.Module):
         self.project = nn.Linear(input_width, config.width) if config.embedding_width else nn.Identity()
         self.layers = nn.ModuleList(Layer(config) for _ in range(own_layers))
         self.final_norm = nn.LayerNorm(config.width, config.norm_epsilon) if config.norm == "pre" else nn.Identity()
-        self.classifier = nn.Linear(config.width, len(VOCABULARY))
+        self.classifier = nn.Linear(config.width, vocabulary)
 
     def forward(self, tokens: Tensor, at: Coordinates[Tensor], n_out: int) -> Tensor:
         """tokens (b, j) -> logits (b, n_out, vocabulary)"""

@@ -5,20 +5,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from huggingface_hub import PyTorchModelHubMixin
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
-from lengthwise.layout import VOCABULARY, Layout, LayoutConfig
+from lengthwise.layout import Layout, LayoutConfig
 from lengthwise.model import Encoder, ModelConfig
 from lengthwise.tasks import TASKS, Task
 
-OPERATORS = {symbol: symbol for symbol in VOCABULARY[10:14]} | {"x": "×", "X": "×", "⊕": "+"}
-PROBLEM = re.compile(rf"\s*\d+(?:\s*[{re.escape(''.join(OPERATORS))}]\s*\d+)+\s*=?\s*", re.ASCII)
+PROBLEM = re.compile(r"\s*\d+(?:\s*[^\d\s=]\s*\d+)+\s*=?\s*", re.ASCII)
+ALIASES = {"x": "×", "X": "×", "⊕": "+"}  # what people type for a symbol
 BATCH = 250
 
 
@@ -44,7 +42,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         super().__init__()
         self.task: Task = TASKS.parse(task)  # type: ignore[assignment]
         self.layout = Layout(self.task, digits, LayoutConfig.model_validate(layout))
-        self.encoder = Encoder(ModelConfig.model_validate(model), self.layout.length)
+        self.encoder = Encoder(ModelConfig.model_validate(model), self.layout.length, len(self.layout.vocabulary))
 
     @property
     def device(self) -> torch.device:
@@ -87,7 +85,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
                     problem,
                     answer if is_number else None,
                     truth,
-                    tuple(VOCABULARY[token] for token in tokens[row]),
+                    tuple(self.layout.vocabulary[token] for token in tokens[row]),
                     tuple(confidence[row].tolist()),
                     bool(is_right),
                 )
@@ -98,7 +96,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         if not isinstance(problem, str) or not PROBLEM.fullmatch(problem):
             raise UsageError(f"'{problem}' is no problem; write one such as 12 {self.task.symbol} 34")
         operands = [text.lstrip("0") or "0" for text in re.findall(r"\d+", problem)]
-        written = {OPERATORS[symbol] for symbol in re.findall(r"[^\d\s=]", problem)}
+        written = {ALIASES.get(symbol, symbol) for symbol in re.findall(r"[^\d\s=]", problem)}
         if written != {self.task.symbol}:
             raise UsageError(
                 f"'{problem}' has the operation {' '.join(sorted(written))}, but this model was trained for"
@@ -113,8 +111,3 @@ class Solver(nn.Module, PyTorchModelHubMixin):
                 shown = operand if len(operand) <= 40 else f"{operand[:20]}…{operand[-10:]}"
                 raise UsageError(f"{shown} has {len(operand)} digits, but this model's layout has room for {room}")
         return operands
-
-
-def predicted_right(logits: Tensor, targets: Tensor) -> NDArray[np.bool_]:
-    """Which symbols (batch, n_out) are predicted right."""
-    return (logits.argmax(-1) == targets).cpu().numpy()

@@ -12,7 +12,8 @@ from lengthwise.registry import Choice, Registry
 class Task(Choice):
     """An operation on positive integers. Its fields are its configuration (`task.modulus`, …).
 
-    A subclass sets `symbol`, the operation's token, and defines `answer`; it overrides the rest where it differs.
+    A subclass sets `symbol`, the operation's token (one character), and defines `answer` and `answer_digits`; it
+    overrides the rest where it differs.
     """
 
     symbol: ClassVar[str]

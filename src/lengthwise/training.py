@@ -21,7 +21,7 @@ from torch import Tensor
 from lengthwise import machine
 from lengthwise.data import TrainingSet, generator
 from lengthwise.errors import UsageError
-from lengthwise.evaluation import evaluate
+from lengthwise.evaluation import Accuracy, evaluate
 from lengthwise.experiment import Experiment, TrainingConfig
 from lengthwise.runs import Run, append, load_tensors, restore, save_tensors
 from lengthwise.solver import Solver
@@ -75,46 +75,30 @@ def train(run: Run) -> Iterator[Progress]:
             window.add(loss, logits, targets, torch.from_numpy(examples.primed).to(device))
             step += 1
 
+            stop = interrupted()
             log = step % config.log_every == 0 or step == steps
-            save = step % config.checkpoint_every == 0 or step == steps or interrupted()
-            if (log or save) and not math.isfinite(window.loss):
-                reason = f"the loss is {window.loss} at step {step}"
-                run.fail(reason, step)
-                hint = "the last checkpoint is kept; a smaller training.learning_rate may help"
-                raise UsageError(f"training of {run.path} stopped: {reason}; {hint}")
+            save = step % config.checkpoint_every == 0 or step == steps or stop
+            if log or save:
+                check_finite(run, solver, window, step)
             if log:
                 seen = {"step": step, "examples": step * config.batch_size}
                 append(metrics, [{**seen, "learning_rate": rate, **window.record()}])
                 window.clear()
             if step % experiment.evaluation.every == 0 or step == steps:
-                tested = evaluate(
-                    solver,
-                    experiment.lengths,
-                    experiment.evaluation.examples,
-                    experiment.seed,
-                    occasion=step,
-                    sampling=experiment.evaluation.sampling,
-                )
+                tested = test(solver, experiment, experiment.lengths, experiment.evaluation.examples, step)
                 accuracy = {a.length: a.exact_match for a in tested}
                 append(metrics, [{"step": step, "evaluation": [a.record() for a in tested]}])
             elapsed = time.monotonic() - started
             if save:
                 save_checkpoint(run, solver, optimizer, window, metrics, step, seconds + elapsed)
-            if interrupted():
+            if stop:
                 raise KeyboardInterrupt
             pace = elapsed / (step - first)
             yield Progress(
                 run.path.name, step, steps, loss.item(), accuracy, config.batch_size / pace, pace * (steps - step)
             )
 
-        tested = evaluate(
-            solver,
-            experiment.final_lengths,
-            experiment.evaluation.final_examples,
-            experiment.seed,
-            occasion=steps + 1,  # a test set of its own
-            sampling=experiment.evaluation.sampling,
-        )
+        tested = test(solver, experiment, experiment.final_lengths, experiment.evaluation.final_examples, steps + 1)
         run.finish(
             solver,
             {
@@ -136,19 +120,36 @@ def initial_solver(experiment: Experiment) -> Solver:
         solver.encoder.initialise(torch.Generator().manual_seed(seed))
         return solver
     origin = Run(experiment.start_from)
-    for part in ("task", "layout", "model"):
-        ours, theirs = getattr(experiment, part), getattr(origin.experiment, part)
-        if ours != theirs:
-            raise UsageError(f"start_from is {origin.path}, whose {part} is another: {theirs!r} instead of {ours!r}")
-    if origin.experiment.data.test_digits != experiment.data.test_digits:
-        raise UsageError(
-            f"start_from is {origin.path}, whose data.test_digits is {origin.experiment.data.test_digits}"
-            f" instead of {experiment.data.test_digits}"
-        )
+    parts: Any = {"task": True, "layout": True, "model": True, "data": {"test_digits"}}
+    ours, theirs = (e.model_dump(include=parts, exclude={"model": {"preset"}}) for e in (experiment, origin.experiment))
+    for part, fields in ours.items():
+        for key, value in fields.items():
+            if theirs[part].get(key) != value:
+                other = theirs[part].get(key)
+                raise UsageError(f"start_from is {origin.path}, whose {part}.{key} is {other!r} instead of {value!r}")
     if origin.status != "finished":
         raise UsageError(f"start_from is {origin.path}, which hasn't finished (`lengthwise resume {origin.path}`)")
     solver.load_state_dict(origin.load().state_dict())
     return solver
+
+
+def test(solver: Solver, experiment: Experiment, lengths: list[int], examples: int, occasion: int) -> list[Accuracy]:
+    """Evaluate as the experiment says; every occasion has test sets of its own."""
+    return evaluate(solver, lengths, examples, experiment.seed, occasion, experiment.evaluation.sampling)
+
+
+def check_finite(run: Run, solver: Solver, window: "Window", step: int) -> None:
+    """Stop a run whose loss or weights aren't numbers any more, before they get into a checkpoint."""
+    if math.isfinite(window.loss) and all(bool(p.isfinite().all()) for p in solver.parameters()):
+        return
+    reason = f"the loss is {window.loss} at step {step}" + (
+        "" if not math.isfinite(window.loss) else ", the weights nan"
+    )
+    run.fail(reason, step)
+    raise UsageError(
+        f"training of {run.path} stopped: {reason}; the last checkpoint is kept,"
+        " and a smaller training.learning_rate may help"
+    )
 
 
 def adamw(solver: Solver, config: TrainingConfig) -> torch.optim.AdamW:

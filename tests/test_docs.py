@@ -1,0 +1,78 @@
+"""What README and docs say is so: their commands run, their code works, their tree is the package's."""
+
+import ast
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "lengthwise"
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# `make …` sets up an environment of its own; what it then runs is tested in test_demo.py and by this very test suite.
+NOT_RUN_HERE = ("make ", "git ", "cd ")
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def run_commands(commands: list[str], folder: Path, package: Path) -> None:
+    """Run shell commands one after the other, as a reader would, with `lengthwise` and `pytest` of this Python."""
+    environment = {**os.environ, "PYTHONPATH": str(package.parent), "COLUMNS": "120"}
+    for command in commands:
+        words = shlex.split(command, comments=True)
+        if not words or command.startswith(NOT_RUN_HERE):
+            continue
+        assert words[0] in ("lengthwise", "pytest"), f"don't know how to run: {command}"
+        if words[0] == "pytest":
+            words = [str(ROOT / word) if word.startswith("tests/") else word for word in words]
+            words += ["-n", "0", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_runs(document, tmp_path):
+    """Commands of extending.md need the code of that page, put where the page says."""
+    package = Path(shutil.copytree(PACKAGE, tmp_path / "package" / "lengthwise"))
+    if document.name == "extending.md":
+        task, position = blocks(document, "python")
+        for file, code, marker in (("tasks.py", task, "AnyTask = "), ("positions.py", position, "AnyPosition = ")):
+            source = (package / file).read_text()
+            before, _, after = source.partition(marker)
+            (package / file).write_text(before + code + "\n\n" + marker + after)
+    commands = [line for block in blocks(document, "bash") for line in block.replace("\\\n", " ").splitlines()]
+    run_commands(commands, tmp_path, package)
+
+
+def test_python_in_the_readme_runs(tmp_path):
+    for code in blocks(ROOT / "README.md", "python"):
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def tree() -> list[str]:
+    """The modules in the order of the README's annotated tree."""
+    return re.findall(r"^ +(\w+)\.py +\S", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+
+def test_modules_import_only_from_above():
+    order = tree()
+    assert sorted(order) == sorted(path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("__"))
+    for path in PACKAGE.glob("*.py"):
+        if path.stem.startswith("__"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lengthwise"):
+                _, _, module = (node.module or "").partition(".")
+                names = [module.partition(".")[0]] if module else [alias.name for alias in node.names]
+                for name in names:
+                    assert order.index(name) < order.index(path.stem), f"{path.stem} imports {name}, which is below it"

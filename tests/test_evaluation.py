@@ -1,0 +1,255 @@
+"""Accuracies and solutions of solvers whose answers are known in advance."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from lengthwise.data import BLOCK, evaluation_set
+from lengthwise.digits import Numbers
+from lengthwise.errors import UsageError
+from lengthwise.evaluation import Accuracy, accuracy, evaluate, wilson
+from lengthwise.layout import VOCABULARY
+from lengthwise.solver import BATCH, Solver
+
+TINY = {"layers": 1, "width": 4, "heads": 1, "position": "none"}
+
+
+class Known(Solver):
+    """A solver that says what `respond` says: symbols with spaces between them, or a number."""
+
+    respond: Callable[..., str]
+
+    def forward(self, operands: tuple[Numbers, ...]) -> torch.Tensor:
+        rows = []
+        for texts in zip(*(numbers.to_text() for numbers in operands), strict=True):
+            said = self.respond(*texts)
+            symbols = said.split() if " " in said else list(said)
+            symbols += ["<PAD>"] * (self.layout.n_out - len(symbols))
+            rows.append([VOCABULARY.index(symbol) for symbol in symbols])
+        return 5.0 * torch.nn.functional.one_hot(torch.tensor(rows), len(VOCABULARY))
+
+
+def known(respond: Callable[..., str], task: Any = "addition", digits: int = 5, **layout: Any) -> Known:
+    solver = Known(task=task, digits=digits, layout=layout, model=TINY)
+    solver.respond = respond
+    return solver
+
+
+def adds(a: str, b: str) -> str:
+    return str(int(a) + int(b))
+
+
+def problems(length: int, count: int) -> list[tuple[int, int]]:
+    blocks = evaluation_set(known(adds).task, length, count, seed=0)
+    return [pair for block in blocks for pair in zip(*(n.to_ints() for n in block.operands), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("correct", "total", "low", "high"),
+    [(0, 10, 0, 0.2775), (1, 10, 0.0179, 0.4042), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1)],
+)
+def test_wilson_has_the_published_values(correct, total, low, high):
+    assert wilson(correct, total) == pytest.approx((low, high), abs=5e-5)
+
+
+@pytest.mark.parametrize(("correct", "total"), [(0, 1), (1, 1), (3, 7), (499, 500), (2000, 10_000)])
+def test_wilsons_bounds_solve_its_equation(correct, total):
+    """The bounds p are where the observed share is z standard deviations away: (share − p)² = z² p (1 − p) / n."""
+    z = 1.96
+    share = correct / total
+    roots = np.roots([1 + z * z / total, -(2 * share + z * z / total), share**2])
+    assert wilson(correct, total, z) == pytest.approx(tuple(sorted(roots.real)), abs=1e-7)
+
+
+def test_perfect_and_hopeless_solvers():
+    for length, result in enumerate(evaluate(known(adds), examples=20), start=1):
+        assert result == Accuracy(length, 20, 20, (1.0,) * (length + 1))
+        assert result.exact_match == 1
+    for result in evaluate(known(lambda a, b: "+"), lengths="2:4", examples=20):
+        assert result.correct == result.exact_match == 0
+
+
+@pytest.mark.parametrize("order", ["most-significant-first", "least-significant-first"])
+def test_accuracies_count_what_is_right(order):
+    """The last digit is wrong where the second operand is even: as often as that happens in the test set."""
+
+    def respond(a: str, b: str) -> str:
+        right = adds(a, b)
+        wrong = right[:-1] + str((int(right[-1]) + 1) % 10)
+        said = right if int(b) % 2 else wrong
+        return said if order == "most-significant-first" else said[::-1]
+
+    count = BLOCK + 50
+    result = evaluate(known(respond, order=order), [3], count)[0]
+    rows = problems(3, count)
+    odd = sum(b % 2 for _, b in rows)
+    assert 0 < odd < count
+    assert (result.length, result.examples, result.correct) == (3, count, odd)
+    if order == "least-significant-first":
+        expected = (odd / count, 1.0, 1.0, 1.0)
+    else:  # a sum of three digits ends in the third symbol, one of four in the fourth
+        short = sum(1 - b % 2 for a, b in rows if a + b < 1000)
+        expected = (1.0, 1.0, 1 - short / count, 1 - (count - odd - short) / count)
+    assert result.digits == pytest.approx(expected)
+    record = result.record()
+    assert (record["exact_match"], record["low"], record["high"]) == (odd / count, *wilson(odd, count))
+
+
+def test_padding_is_part_of_the_answer():
+    """A digit too many makes an answer wrong, though it is beyond the digits that are counted."""
+    result = evaluate(known(lambda a, b: adds(a, b).ljust(5, "0")), [2], 30)[0]
+    assert result.correct == 0
+    assert result.digits[:2] == (1.0, 1.0)
+
+
+def test_evaluation_leaves_the_mode_as_it_was_and_runs_without_dropout():
+    solver = Solver(task="addition", digits=3, layout={}, model={**TINY, "width": 8, "dropout": 0.5})
+    for training in (True, False):
+        solver.train(training)
+        blocks = list(evaluation_set(solver.task, 3, 200, seed=0))
+        results = [accuracy(solver, 3, blocks) for _ in range(2)]
+        solver.explain(["1+2"])
+        assert results[0] == results[1]
+        assert solver.training is training
+
+
+def test_lengths_and_counts_are_checked():
+    for lengths, sentence in [([6], "length 6 .* 1 to 5 digits"), ("0:3", "length 0 "), ("x", "no list of lengths")]:
+        with pytest.raises(UsageError, match=sentence):
+            evaluate(known(adds), lengths)
+    with pytest.raises(UsageError, match="at least 1 example"):
+        evaluate(known(adds), examples=0)
+
+
+@pytest.mark.parametrize("problem", ["12+34", " 12 + 34 ", "12+34=", "012 + 0034 =", "12⊕34", "\t12+34\n"])
+def test_problems_are_read_as_people_write_them(problem):
+    solution = known(adds).explain([problem])[0]
+    assert (solution.problem, solution.answer, solution.correct, solution.right) == (problem, 46, 46, True)
+    assert solution.symbols == ("4", "6", "<PAD>", "<PAD>", "<PAD>", "<PAD>")
+
+
+@pytest.mark.parametrize(
+    ("task", "problem", "answer"),
+    [
+        ("multiplication", "535x257", 137495),
+        ("multiplication", "535 X 257", 137495),
+        ("multiplication", "535×257", 137495),
+        ({"kind": "modular-multiplication", "modulus": 128}, "535*257", 23),
+        ({"kind": "modular-addition", "modulus": 101}, "99%45", 43),
+        ({"kind": "addition", "operands": 3}, "99+99+99", 297),
+        ("elementwise-addition", "99+35", 24),
+        ("elementwise-addition", "99⊕15", 4),
+        ("addition", "0+0", 0),
+    ],
+)
+def test_correct_answers_of_each_operation(task, problem, answer):
+    assert known(lambda *_: "7", task).explain([problem])[0].correct == answer
+
+
+@pytest.mark.parametrize(
+    ("said", "answer", "right"),
+    [
+        ("46", 46, True),
+        ("47", 47, False),
+        ("0", 0, False),
+        ("046", None, False),
+        ("4 <PAD> 6", None, False),
+        ("4 +", None, False),
+        ("<PAD> <PAD>", None, False),
+    ],
+)
+def test_answers_that_are_no_numbers_are_none(said, answer, right):
+    solver = known(lambda a, b: said)
+    assert solver.solve(["12+34"]) == [answer]
+    assert solver.explain(["12+34"])[0].right is right
+
+
+def test_elementwise_answers_may_start_with_zero():
+    solver = known(lambda a, b: "04" if a == "99" else "4", "elementwise-addition")
+    solutions = solver.explain(["99+15", "98+16"])
+    assert [(s.answer, s.right) for s in solutions] == [(4, True), (4, False)]
+
+
+def test_many_problems_keep_their_order():
+    numbers = range(BATCH + 20)
+    solver = known(adds)
+    assert solver.solve([f"{n}+1" for n in numbers]) == [n + 1 for n in numbers]
+    assert [s.problem for s in solver.explain([f"{n}+1" for n in numbers])] == [f"{n}+1" for n in numbers]
+    assert solver.solve([]) == []
+
+
+def test_confidences_are_the_probabilities_of_the_symbols_said():
+    confidences = known(adds).explain(["1+2"])[0].confidences
+    assert confidences == pytest.approx((np.exp(5) / (np.exp(5) + 14),) * 6)
+
+
+@pytest.mark.parametrize(
+    ("problem", "sentence"),
+    [
+        ("12", "'12' is no problem; write one such as 12 \\+ 34"),
+        ("", "is no problem"),
+        ("12+", "is no problem"),
+        ("+12", "is no problem"),
+        ("-1+2", "is no problem"),
+        ("1.5+2", "'1.5\\+2' "),
+        ("12+3٣4", "'12\\+3٣4' "),
+        ("1 2+3", "is no problem"),
+        ("12+34=46", "is no problem"),
+        ("١٢+٣٤", "is no problem"),
+        ("1²+3", "is no problem"),
+        (12, "is no problem"),
+        ("12×34", "operation ×, but this model was trained for addition, which is written \\+"),
+        ("12x34", "operation ×"),
+        ("1+2%3", "operation % \\+"),
+        ("1+2+3", "3 operands, but this model was trained for 2"),
+        ("123456+1", "123456 has 6 digits, .* room for 5"),
+        ("1+" + "9" * 5000, "…9999999999 has 5000 digits"),
+    ],
+)
+def test_bad_problems_are_told_in_a_sentence(problem, sentence):
+    with pytest.raises(UsageError, match=sentence) as caught:
+        known(adds).solve(["1+1", problem])
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+def test_a_short_second_operand_has_its_own_limit():
+    with pytest.raises(UsageError, match=r"1234 has 4 digits, .* room for 3"):
+        known(adds, "multiplication").solve(["12345x1234"])
+
+
+def test_numbers_of_thousands_of_digits():
+    """Longer than what Python's own int and str convert."""
+    nines = "9" * 5000
+    solver = known(lambda a, b: "1" + "0" * 5000, digits=5000)
+    solution = solver.explain([f"{nines}+1"])[0]
+    assert solution.answer == solution.correct == 10**5000
+    assert solution.right
+
+
+@pytest.mark.parametrize(
+    ("task", "layout", "position"),
+    [
+        ({"kind": "addition", "operands": 2}, {}, {"kind": "absolute"}),
+        (
+            {"kind": "modular-multiplication", "modulus": 10**20, "second_digits": None},
+            {"order": "least-significant-first", "compact": True, "n_out": 9},
+            {"kind": "relative-key-query", "coordinate": "significance", "clip": 2},
+        ),
+    ],
+)
+def test_a_saved_solver_is_read_back(task, layout, position, tmp_path):
+    model = {"layers": 2, "width": 8, "heads": 2, "position": position, "encoder": "transformer"}
+    solver = Solver(task=task, digits=4, layout=layout, model=model).eval()
+    solver.save_pretrained(tmp_path)
+    loaded = Solver.from_pretrained(tmp_path)
+    assert loaded.task == solver.task
+    assert loaded.encoder.config == solver.encoder.config
+    operands = Numbers.from_ints([1234, 5]), Numbers.from_ints([67, 8])
+    with torch.inference_mode():
+        torch.testing.assert_close(loaded(operands), solver(operands), rtol=0, atol=0)
+    problem = f"1234{solver.task.symbol}67"
+    assert loaded.explain([problem]) == solver.explain([problem])

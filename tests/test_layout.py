@@ -1,0 +1,221 @@
+"""How problems are written, against texts and integers written out naively."""
+
+import numpy as np
+import pytest
+
+from lengthwise.data import draw
+from lengthwise.digits import Numbers
+from lengthwise.errors import UsageError
+from lengthwise.layout import PAD, VOCABULARY, Layout, LayoutConfig
+from lengthwise.tasks import (
+    Addition,
+    ElementwiseAddition,
+    ModularAddition,
+    ModularMultiplication,
+    Multiplication,
+    Task,
+)
+
+ORDERS = ["most-significant-first", "least-significant-first"]
+
+
+@pytest.fixture(params=ORDERS)
+def order(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["wide", "compact"])
+def compact(request: pytest.FixtureRequest) -> bool:
+    return request.param
+
+
+@pytest.fixture(params=[1, 13])
+def layout(task: Task, order: str, compact: bool, request: pytest.FixtureRequest) -> Layout:
+    return Layout(task, request.param, LayoutConfig(order=order, compact=compact))
+
+
+@pytest.fixture
+def operands(layout: Layout) -> tuple[Numbers, ...]:
+    """Operands of all lengths that the layout is for, the longest among them."""
+    rng = np.random.default_rng(0)
+    most_digits = layout.task.operand_digits(layout.digits)
+    drawn = [draw(rng, "uniform-length", np.full(8, most)).to_text() for most in most_digits]
+    return tuple(Numbers.from_text([*texts, "9" * n]) for texts, n in zip(drawn, most_digits, strict=True))
+
+
+def written(text: str, width: int, least_first: bool) -> list[str]:
+    """A number's symbols, as a person would write them down."""
+    return [*(reversed(text) if least_first else text), *["<PAD>"] * (width - len(text))]
+
+
+def tokens_of(*symbols: str) -> np.ndarray:
+    """Rows of symbols with spaces between them, as tokens."""
+    return np.array([[VOCABULARY.index(symbol) for symbol in row.split()] for row in symbols])
+
+
+def test_problems_are_written_operand_by_operand(layout, operands):
+    tokens = layout.encode(operands)
+    rows = zip(*(numbers.to_text() for numbers in operands), strict=True)
+    for line, texts in zip(layout.text(tokens), rows, strict=True):
+        symbols = [
+            " ".join(written(text, width, layout.least_first)) for text, width in zip(texts, layout.widths, strict=True)
+        ]
+        assert line == f" {layout.task.symbol} ".join(symbols)
+    assert tokens.shape == (len(operands[0]), layout.length)
+
+
+def test_problems_are_read_back(layout, operands):
+    read = layout.decode(layout.encode(operands))
+    assert [numbers.to_text() for numbers in read] == [numbers.to_text() for numbers in operands]
+
+
+def test_answers_are_written_and_read_back(layout, operands):
+    answer = layout.task.answer(*operands)
+    tokens = layout.encode_answer(answer)
+    expected = [" ".join(written(text, layout.n_out, layout.least_first)) for text in answer.to_text()]
+    assert layout.text(tokens) == expected
+    numbers, valid = layout.decode_answer(tokens)
+    assert valid.all()
+    assert numbers.to_text() == answer.to_text()
+
+
+def test_answers_are_read_from_the_input_and_no_wider_than_asked(layout):
+    needed = layout.task.answer_digits(layout.task.operand_digits(layout.digits))
+    assert needed <= layout.n_out <= layout.length
+
+
+def test_coordinates(layout, operands):
+    """Against a double loop; a digit's significance is right if digits times powers of ten add up to the number."""
+    tokens, at = layout.encode(operands), layout.coordinates(operands)
+    index, significance, operand = (
+        np.broadcast_to(c, tokens.shape).tolist() for c in (at.index, at.significance, at.operand)
+    )
+    for row, line in enumerate(tokens.tolist()):
+        totals = [0] * len(operands)
+        column = 0
+        for number, width in enumerate(layout.widths):
+            for offset in range(width + 1):  # one more for the operator that follows
+                if column == layout.length:
+                    break
+                length = int(operands[number].lengths[row])
+                assert index[row][column] == column
+                assert operand[row][column] == number
+                assert significance[row][column] == (offset if layout.least_first else length - 1 - offset)
+                if line[column] <= 9:
+                    totals[number] += line[column] * 10 ** significance[row][column]
+                column += 1
+        assert totals == [numbers[row : row + 1].to_ints()[0] for numbers in operands]
+
+
+def test_coordinates_have_one_row_for_all_where_examples_agree():
+    operands = Numbers.from_ints([1, 234]), Numbers.from_ints([56, 7])
+    for order, shape in zip(ORDERS, [(2, 7), (7,)], strict=True):
+        at = Layout(Addition(), 3, LayoutConfig(order=order)).coordinates(operands)
+        assert (at.index.shape, at.significance.shape, at.operand.shape) == ((7,), shape, (7,))
+
+
+def test_the_papers_example():
+    layout = Layout(Addition(), digits=3)
+    operands = Numbers.from_ints([12, 999]), Numbers.from_ints([39, 345])
+    assert layout.text(layout.encode(operands)) == ["1 2 <PAD> + 3 9 <PAD>", "9 9 9 + 3 4 5"]
+    answer = layout.encode_answer(Addition().answer(*operands))
+    assert layout.text(answer) == ["5 1 <PAD> <PAD>", "1 3 4 4"]
+
+
+def test_the_papers_vocabulary():
+    assert len(set(VOCABULARY)) == 15
+    tasks = [Addition(), ModularAddition(), Multiplication(), ModularMultiplication()]
+    assert [task.symbol for task in tasks] == ["+", "%", "×", "*"]
+    assert all(Layout(task, 5).vocabulary == VOCABULARY for task in [*tasks, ElementwiseAddition()])
+
+
+def test_a_task_may_bring_its_own_symbol():
+    class Smaller(ElementwiseAddition):
+        """The element-wise sum, written with a symbol that the paper hasn't."""
+
+        symbol = "∧"
+
+    layout = Layout(Smaller(), 3)
+    operands = Numbers.from_ints([12, 345]), Numbers.from_ints([7, 89])
+    assert len(layout.vocabulary) == 16
+    assert layout.vocabulary[:15] == VOCABULARY
+    assert layout.text(layout.encode(operands)) == ["1 2 <PAD> ∧ 7 <PAD> <PAD>", "3 4 5 ∧ 8 9 <PAD>"]
+    assert [numbers.to_ints() for numbers in layout.decode(layout.encode(operands))] == [[12, 345], [7, 89]]
+    assert layout.decode_answer(np.array([[1, 15, 14], [1, 2, 15], [1, 2, 14]]))[1].tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("task", "digits", "config", "length", "n_out"),
+    [
+        (Addition(), 20, {}, 41, 21),
+        (Addition(operands=3), 20, {}, 62, 21),
+        (Addition(operands=12), 20, {}, 251, 22),
+        (ElementwiseAddition(), 20, {}, 41, 20),
+        (Multiplication(), 35, {}, 71, 70),
+        (Multiplication(), 35, {"compact": True}, 39, 38),
+        (Multiplication(second_digits=None), 35, {"compact": True}, 71, 70),
+        (ModularAddition(modulus=100), 20, {}, 41, 2),
+        (ModularAddition(modulus=101), 20, {}, 41, 3),
+        (ModularAddition(modulus=128), 20, {}, 41, 3),
+        (ModularMultiplication(modulus=1000), 20, {}, 41, 3),
+        (ModularMultiplication(modulus=10), 20, {"compact": True}, 24, 1),
+        (ModularAddition(modulus=10**20), 5, {}, 11, 6),  # no sum of five digits has more than six
+        (Addition(), 20, {"n_out": 30}, 41, 30),
+    ],
+)
+def test_length_and_n_out(task, digits, config, length, n_out):
+    layout = Layout(task, digits, LayoutConfig(**config))
+    assert (layout.length, layout.n_out) == (length, n_out)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "value"),
+    [
+        ("1 2 3 4", 1234),
+        ("1 2 <PAD> <PAD>", 12),
+        ("1 0 <PAD> <PAD>", 10),
+        ("0 <PAD> <PAD> <PAD>", 0),
+        ("0 1 <PAD> <PAD>", None),
+        ("0 0 <PAD> <PAD>", None),
+        ("0 1 2 3", None),
+        ("1 <PAD> 2 <PAD>", None),
+        ("<PAD> 1 2 3", None),
+        ("<PAD> <PAD> <PAD> <PAD>", None),
+        ("1 + 2 <PAD>", None),
+        ("1 2 <PAD> ×", None),
+        ("+ <PAD> <PAD> <PAD>", None),
+        ("1 2 3 %", None),
+    ],
+)
+def test_only_numbers_are_read_as_numbers(symbols, value, order):
+    layout = Layout(Addition(), 3, LayoutConfig(order=order))
+    if order == "least-significant-first":
+        number, padding, rest = symbols.partition("<PAD>")
+        symbols = " ".join(reversed(number.split())) + " " + padding + rest
+    numbers, valid = layout.decode_answer(np.concatenate([tokens_of(symbols), tokens_of("7 <PAD> <PAD> <PAD>")]))
+    assert valid.tolist() == [value is not None, True]
+    assert numbers.to_ints()[int(value is None) :] == ([7] if value is None else [value, 7])
+
+
+def test_leading_zeros_are_read_where_the_tasks_answers_have_them(order):
+    layout = Layout(ElementwiseAddition(), 3, LayoutConfig(order=order))
+    numbers, valid = layout.decode_answer(np.array([[0, 0, PAD], [0, 0, 0], [0, PAD, 0], [PAD, PAD, PAD]]))
+    assert valid.tolist() == [True, True, False, False]
+    assert numbers.to_text()[:2] == ["00", "000"]
+
+
+def test_numbers_that_are_too_long_are_the_users_business(order):
+    layout = Layout(Multiplication(), 5, LayoutConfig(order=order, compact=True))
+    five, four, nine = (Numbers.from_ints([10**n - 1]) for n in (5, 4, 9))
+    with pytest.raises(UsageError, match=r"4 digits .* room for 3"):
+        layout.encode((five, four))
+    with pytest.raises(UsageError, match=r"9 digits .* room for 5"):
+        layout.encode((nine, four))
+    with pytest.raises(UsageError, match=r"9 digits .* room for 8"):
+        layout.encode_answer(nine)
+
+
+@pytest.mark.parametrize("n_out", [5, 12])
+def test_an_answer_without_room_is_the_users_business(n_out):
+    with pytest.raises(UsageError, match=f"n_out is {n_out}, .* 6 digits .* 11 positions"):
+        Layout(Addition(), 5, LayoutConfig(n_out=n_out))
