@@ -157,6 +157,12 @@ def test_missing_and_misshapen_weights() -> None:
         to_huggingface(encoder_of(), LENGTH + 1)
 
 
+def test_a_symbol_more() -> None:
+    encoder = Encoder(ModelConfig.model_validate(TINY), LENGTH, vocabulary=len(VOCABULARY) + 1)
+    with pytest.raises(UsageError, match="vocab_size is 16"):
+        to_huggingface(encoder, LENGTH)
+
+
 def test_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"config\.json"):
         read(tmp_path, {"kind": "addition"}, 3, {})

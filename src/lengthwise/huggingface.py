@@ -129,6 +129,7 @@ def to_huggingface(encoder: Encoder, max_length: int) -> tuple[dict[str, Any], d
     ours = encoder.config
     family = next(name for name, fields in HUGGING_FACE.items() if fields["encoder"] == ours.encoder)
     _check_expressible(ours, family)
+    _require({"vocab_size": encoder.symbols.num_embeddings}, "vocab_size", [len(VOCABULARY)])
     position = encoder.positions[0]
     assert isinstance(position, Position)
     if max_length > (room := position.shape.max_length):
@@ -172,6 +173,7 @@ def read(directory: str | Path, task: Mapping[str, Any], digits: int, layout: Ma
     except (OSError, ValueError, SafetensorError) as error:
         raise UsageError(f"{directory} has no config.json with model.safetensors: {error}") from None
     solver = Solver(task, digits, layout, model_config(config).model_dump(mode="json"))
+    _require({"vocab_size": solver.encoder.symbols.num_embeddings}, "vocab_size", [len(VOCABULARY)])
     solver.encoder = from_huggingface(config, weights, solver.layout.length).float()
     return solver.eval()
 

@@ -140,11 +140,12 @@ def test(solver: Solver, experiment: Experiment, lengths: list[int], examples: i
 
 def check_finite(run: Run, solver: Solver, window: "Window", step: int) -> None:
     """Stop a run whose loss or weights aren't numbers any more, before they get into a checkpoint."""
-    if math.isfinite(window.loss) and all(bool(p.isfinite().all()) for p in solver.parameters()):
+    if not math.isfinite(window.loss):
+        reason = f"the loss is {window.loss} at step {step}"
+    elif not all(bool(p.isfinite().all()) for p in solver.parameters()):
+        reason = f"the weights are no longer finite at step {step}"
+    else:
         return
-    reason = f"the loss is {window.loss} at step {step}" + (
-        "" if not math.isfinite(window.loss) else ", the weights nan"
-    )
     run.fail(reason, step)
     raise UsageError(
         f"training of {run.path} stopped: {reason}; the last checkpoint is kept,"
