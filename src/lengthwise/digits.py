@@ -45,7 +45,7 @@ class Numbers:
 
     @classmethod
     def from_ints(cls, values: Sequence[int]) -> "Numbers":
-        return cls.from_text([str(value) for value in values])
+        return cls.from_text([int_to_text(value) for value in values])
 
     def to_text(self) -> list[str]:
         rows = (self.digits[:, ::-1] + ord("0")).astype(np.uint8)
@@ -79,6 +79,15 @@ def text_to_int(text: str) -> int:
     return value
 
 
+def int_to_text(value: int) -> str:
+    """The decimal text of an integer, however large."""
+    chunks: list[str] = []
+    while value >= 10**CHUNK:
+        value, low = divmod(value, 10**CHUNK)
+        chunks.append(str(low).zfill(CHUNK))
+    return "".join([str(value), *reversed(chunks)])
+
+
 def concatenate(parts: Sequence[Numbers]) -> Numbers:
     """All numbers of several batches as one batch."""
     width = max(part.width for part in parts)
@@ -98,7 +107,7 @@ def carried(columns: NDArray[np.int64]) -> NDArray[np.int64]:
     >>> carried(np.array([[18, 12, 0]])).tolist()  # 18 + 12·10 = 138
     [[8, 3, 1]]
     """
-    powers = np.ascontiguousarray(columns.T)  # one row a power of ten
+    powers = columns.T.copy()  # one row a power of ten
     carry = np.zeros(len(columns), np.int64)
     for power in powers:
         power += carry

@@ -94,7 +94,8 @@ def check_lengths(model: Solver, lengths: str | Sequence[int] | None, examples: 
     chosen = parse_lengths(lengths) if lengths is not None else list(range(1, model.layout.digits + 1))
     if examples < 1:
         raise UsageError(f"an evaluation needs at least 1 example a length, not {examples}")
+    room = model.layout.digits
     for length in chosen:
-        if not 1 <= length <= (room := model.layout.digits):
+        if not 1 <= length <= room:
             raise UsageError(f"length {length} doesn't fit the model's layout, which has room for 1 to {room} digits")
     return chosen

@@ -48,7 +48,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
 
     def parse(self, value: object) -> Choice:
         """A choice from a name, from a mapping with `kind`, or unchanged if it is one already."""
-        if isinstance(value, Choice):
+        if isinstance(value, Choice) and value.kind in self and isinstance(value, self.options_of(self[value.kind])):
             return value
         fields = {"kind": value} if isinstance(value, str) else value
         if not isinstance(fields, Mapping) or not isinstance(fields.get("kind"), str):

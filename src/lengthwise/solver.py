@@ -15,8 +15,9 @@ from lengthwise.layout import Layout, LayoutConfig
 from lengthwise.model import Encoder, ModelConfig
 from lengthwise.tasks import TASKS, Task
 
-PROBLEM = re.compile(r"\s*\d+(?:\s*[^\d\s=]\s*\d+)+\s*=?\s*", re.ASCII)
-ALIASES = {"x": "×", "X": "×", "⊕": "+"}  # what people type for a symbol
+OPERATOR = r"[^0-9A-Za-z_\s=.,]|[xX]"
+PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*(?:{OPERATOR})\s*[0-9]+)+\s*=?\s*")
+ALIASES = {"x": "×", "X": "×"}  # what people type for a symbol
 BATCH = 250
 
 
@@ -93,21 +94,27 @@ class Solver(nn.Module, PyTorchModelHubMixin):
 
     def parse(self, problem: str) -> list[str]:
         """The operands of a problem such as "99999 + 1", as decimal texts without leading zeros."""
+        shown = shortened(repr(problem))
         if not isinstance(problem, str) or not PROBLEM.fullmatch(problem):
-            raise UsageError(f"'{problem}' is no problem; write one such as 12 {self.task.symbol} 34")
-        operands = [text.lstrip("0") or "0" for text in re.findall(r"\d+", problem)]
-        written = {ALIASES.get(symbol, symbol) for symbol in re.findall(r"[^\d\s=]", problem)}
+            raise UsageError(f"{shown} is no problem; write one such as 12 {self.task.symbol} 34")
+        operands = [text.lstrip("0") or "0" for text in re.findall("[0-9]+", problem)]
+        written = {ALIASES.get(symbol, symbol) for symbol in re.findall(OPERATOR, problem)}
         if written != {self.task.symbol}:
             raise UsageError(
-                f"'{problem}' has the operation {' '.join(sorted(written))}, but this model was trained for"
+                f"{shown} has the operation {' '.join(sorted(written))}, but this model was trained for"
                 f" {self.task.kind}, which is written {self.task.symbol}"
             )
         if len(operands) != len(self.layout.widths):
             raise UsageError(
-                f"'{problem}' has {len(operands)} operands, but this model was trained for {len(self.layout.widths)}"
+                f"{shown} has {len(operands)} operands, but this model was trained for {len(self.layout.widths)}"
             )
         for operand, room in zip(operands, self.task.operand_digits(self.layout.digits), strict=True):
             if len(operand) > room:
-                shown = operand if len(operand) <= 40 else f"{operand[:20]}…{operand[-10:]}"
-                raise UsageError(f"{shown} has {len(operand)} digits, but this model's layout has room for {room}")
+                raise UsageError(
+                    f"{shortened(operand)} has {len(operand)} digits, but this model's layout has room for {room}"
+                )
         return operands
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:20]}…{text[-10:]}"
