@@ -34,12 +34,13 @@ HUGGING_FACE = {
         "scale_relative": False,
     },
 }
-# A preset fills the fields that aren't given. bert-… and albert-… are the paper's: its sizes with every other value
-# as Hugging Face has it. The others are for the CPU.
+# A preset fills the fields that aren't given. tiny, small and cpu are for the CPU; base, standard and large are the
+# paper's sizes; bert-… and albert-… are those with every other value as Hugging Face has it, as the paper did.
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"layers": 2, "width": 32, "heads": 2},
     "small": {"layers": 4, "width": 64, "heads": 2},
     "cpu": {"layers": 4, "width": 128, "heads": 4},
+    **SIZES,
     **{
         f"{family}-{size}": {**dimensions, **defaults, "init_std": 0.02}
         for family, defaults in HUGGING_FACE.items()
