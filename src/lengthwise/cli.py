@@ -126,6 +126,26 @@ def build_parser() -> Parser:
     root(runs)
     runs.add_argument("--json", action="store_true", help="for scripts")
 
+    paper = add(
+        "paper",
+        run_paper,
+        "the paper's tables and figures: list, run, report",
+        "lengthwise paper run table-addition --scale smoke --seeds 1\n"
+        "  lengthwise paper list --scale cpu\n"
+        "  lengthwise paper report --scale cpu",
+    )
+    paper.add_argument("what", choices=["list", "run", "report"])
+    paper.add_argument("artefacts", nargs="*", metavar="ARTEFACT", help="such as table-addition (default: see --all)")
+    paper.add_argument("--all", action="store_true", help="run every artefact")
+    paper.add_argument("--scale", choices=["smoke", "cpu", "paper"], default="cpu", help="(default: cpu)")
+    paper.add_argument("--seeds", type=int, default=3, help="seeds a setting (default: 3)")
+    paper.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each (default: 2)")
+    paper.add_argument("--device", default="cpu", help="cpu, cuda or mps (default: cpu)")
+    paper.add_argument("--results", metavar="DIR", default="results", help="where records are (default: results)")
+    paper.add_argument("--out", metavar="DIR", help="of the report (default: results/SCALE)")
+    paper.add_argument("--json", action="store_true", help="for scripts (list)")
+    root(paper)
+
     names = add("list", run_list, "list what there is to choose from", "lengthwise list positions")
     names.add_argument("what", choices=["tasks", "positions", "presets"])
     names.add_argument("--json", action="store_true", help="for scripts")
@@ -258,6 +278,49 @@ def run_runs(chosen: argparse.Namespace) -> None:
         tested = "  ".join(f"{n} digits {percent(share)}" for n, share in row["accuracy"].items())
         shown.append([row["run"], row["status"], f"{row['step']}/{row['steps']}", tested])
     print_table(["run", "status", "step", "exact match"], shown)
+
+
+def run_paper(chosen: argparse.Namespace) -> None:
+    from lengthwise.display import Display
+    from lengthwise.errors import UsageError, nearest
+    from lengthwise.paper import ARTEFACTS
+    from lengthwise.paper.running import cost, run_artefacts
+    from lengthwise.report import write_report
+
+    for name in chosen.artefacts:
+        if name not in ARTEFACTS:
+            raise UsageError(f"there is no artefact '{name}': {nearest(name, ARTEFACTS)}")
+    if chosen.seeds < 1 or chosen.jobs < 1:
+        raise UsageError("--seeds and --jobs are at least 1")
+    artefacts = [ARTEFACTS[name] for name in chosen.artefacts or ARTEFACTS]
+    results, root = Path(chosen.results), Path(chosen.runs)
+    if chosen.what == "list":
+        costs = {a.name: cost(a, chosen.scale, chosen.seeds, results, root) for a in artefacts}
+        if chosen.json:
+            print(json.dumps({name: vars(c) for name, c in costs.items()}, indent=2))
+            return
+        rows = [
+            [a.name, a.where, a.title, f"{c.done}/{c.runs}", f"{c.examples:.2g}", f"{c.flops:.2g}"]
+            for a, c in ((a, costs[a.name]) for a in artefacts)
+        ]
+        headings = ["artefact", "where", "what", f"runs done ({chosen.seeds} seeds)", "examples", "FLOPs"]
+        print_table(headings, rows)
+    elif chosen.what == "run":
+        if not chosen.artefacts and not chosen.all:
+            raise UsageError("say which artefacts to run, or --all; `lengthwise paper list` lists them")
+        with Display() as display:
+            failed = run_artefacts(
+                artefacts, chosen.scale, chosen.seeds, chosen.jobs, results, root, chosen.device, display
+            )
+        for path, reason in failed.items():
+            print(f"failed: {path}: {reason}", file=sys.stderr)
+        if failed:
+            raise UsageError(f"{len(failed)} runs failed; the same command tries them again")
+        print(f"recorded in {results / chosen.scale}; `lengthwise paper report --scale {chosen.scale}` shows them")
+    else:
+        out = Path(chosen.out) if chosen.out else results / chosen.scale
+        write_report(chosen.scale, results, root, out, artefacts)
+        print(f"wrote {out / 'report.md'} and {out / 'report.html'}")
 
 
 def run_list(chosen: argparse.Namespace) -> None:

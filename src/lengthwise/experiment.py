@@ -27,15 +27,15 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    steps: int | None = Field(None, ge=1, description="the budget in steps; 5000 if no budget is given")
+    steps: int | None = Field(None, ge=1, description="the budget in steps; 3000 if no budget is given")
     epochs: float | None = Field(None, gt=0, description="the budget in passes over data.train_size examples")
     examples: int | None = Field(None, ge=1, description="the budget in examples")
-    batch_size: int = Field(64, ge=1)
-    learning_rate: float = Field(1e-3, gt=0)
+    batch_size: int = Field(32, ge=1, description="examples a step")
+    learning_rate: float = Field(2e-3, gt=0, description="AdamW's, at its highest")
     warmup_steps: int = Field(100, ge=0, description="steps over which the learning rate rises")
     schedule: Literal["cosine", "constant"] = Field("cosine", description="the learning rate after the warm-up")
     betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW's")
-    weight_decay: float = Field(0.01, ge=0)
+    weight_decay: float = Field(0.01, ge=0, description="AdamW's")
     clip: float | None = Field(1.0, gt=0, description="the largest norm of a gradient; null: no limit")
     log_every: int = Field(50, ge=1, description="steps between records of the loss")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
@@ -72,7 +72,7 @@ class Experiment(BaseModel):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, description="of weights, data, dropout and test sets, each by a generator of its own")
     start_from: str | None = Field(None, description="a run whose weights are the start: fine-tuning")
     precision: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16 is torch's autocast")
     device: str = Field("cpu", description="cpu, cuda or mps")
@@ -98,7 +98,7 @@ class Experiment(BaseModel):
             return max(1, round(training.epochs * self.data.train_size / training.batch_size))
         if training.examples is not None:
             return max(1, round(training.examples / training.batch_size))
-        return training.steps or 5000
+        return training.steps or 3000
 
     @property
     def lengths(self) -> list[int]:
@@ -117,8 +117,11 @@ class Experiment(BaseModel):
         fields = self.model_dump(mode="json", include={"task", "layout", "model"})
         return Solver(digits=self.data.test_digits, **fields)
 
-    def identity(self) -> str:
-        """A hash of what matters for the result. Where it is computed doesn't, nor does a preset's name."""
+    def identity(self, origin: "Experiment | None" = None) -> str:
+        """A hash of what matters for the result. Where it is computed doesn't, nor does a preset's name.
+
+        `origin` is the experiment of `start_from`, if it isn't to be read from there.
+        """
         fields = self.model_dump(
             mode="json",
             exclude={
@@ -129,11 +132,12 @@ class Experiment(BaseModel):
             },
         )
         fields["steps"] = self.steps
-        if self.start_from:
-            origin = Path(self.start_from) / CONFIG
-            if not origin.is_file():
+        if self.start_from and origin is None:
+            path = Path(self.start_from) / CONFIG
+            if not path.is_file():
                 raise UsageError(f"start_from is {self.start_from}, where there is no run")
-            fields["start_from"] = load(origin).identity()
+            origin = load(path)
+        fields["start_from"] = origin.identity() if origin else None
         text = json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -234,15 +238,17 @@ def _keys(config: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]
     for name, field in config.model_fields.items():
         key, inner = prefix + name, field.annotation
         if key in choices:
-            yield key + ".kind", str(field.default), "one of " + ", ".join(choices[key])
-            options = {
-                option: (what, kind)
-                for kind, choice in choices[key].items()
-                for option, what in choices[key].options_of(choice).model_fields.items()
-            }
-            for option, (what, kind) in options.items():
-                yield f"{key}.{option}", str(what.default), f"{what.description} ({kind})"
+            yield f"{key}.kind", str(field.default), "one of " + ", ".join(choices[key])
+            options = {kind: choices[key].options_of(choice).model_fields for kind, choice in choices[key].items()}
+            for option in dict.fromkeys(option for fields in options.values() for option in fields):
+                kinds = [kind for kind, fields in options.items() if option in fields]
+                what = options[kinds[0]][option]
+                yield f"{key}.{option}", as_yaml(what.default), f"{what.description} ({', '.join(kinds)})"
         elif isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from _keys(inner, key + ".")
+            yield from _keys(inner, f"{key}.")
         else:
-            yield key, "null" if field.default is None else str(field.default), field.description or ""
+            yield key, as_yaml(field.default), field.description or ""
+
+
+def as_yaml(value: Any) -> str:
+    return json.dumps(value).strip('"')

@@ -58,16 +58,16 @@ class ModelConfig(BaseModel):
     encoder: Literal["transformer", "universal-transformer"] = Field(
         "universal-transformer", description="whether layers have weights of their own or share them"
     )
-    layers: int = Field(4, ge=1)
-    width: int = Field(128, ge=1)
-    heads: int = Field(4, ge=1)
+    layers: int = Field(4, ge=1, description="how many layers are applied (D)")
+    width: int = Field(128, ge=1, description="of the hidden vectors (d_model)")
+    heads: int = Field(4, ge=1, description="attention heads (h)")
     position: AnyPosition = Field("relative-key", validate_default=True, description="the position embedding")
     feedforward_width: int | None = Field(None, ge=1, description="null: 4·width")
     embedding_width: int | None = Field(None, ge=1, description="embed symbols so wide, then project (ALBERT)")
-    activation: Literal["gelu", "gelu-tanh", "relu"] = "gelu"
+    activation: Literal["gelu", "gelu-tanh", "relu"] = Field("relu", description="of the feed-forward network")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after each sublayer or before it")
-    norm_epsilon: float = Field(1e-12, gt=0)
-    dropout: float = Field(0.0, ge=0, lt=1)
+    norm_epsilon: float = Field(1e-12, gt=0, description="of the layer norms")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of hidden vectors")
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="null: as dropout")
     init_std: float | None = Field(None, gt=0, description="of initial weights; null: 1/√width")
     scale_relative: bool = Field(False, description="divide a relative term by √d like the scores, as BERT does")

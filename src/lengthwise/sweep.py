@@ -1,10 +1,10 @@
 """Many runs: the finished are skipped, the others trained or resumed by worker processes of one thread each."""
 
 import multiprocessing
+import os
 import queue
 import signal
-from collections.abc import Sequence
-from multiprocessing.context import SpawnProcess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,66 +14,105 @@ from lengthwise.runs import Run
 from lengthwise.training import train
 
 
-def run_all(runs: Sequence[Run], jobs: int, display: Display) -> dict[Path, str]:
-    """Train runs to their ends, `jobs` at a time; returns the reasons of those that failed.
+class Worker:
+    """A process that trains one run after another."""
+
+    def __init__(self, messages: Any):
+        context = multiprocessing.get_context("spawn")  # a fork of a process that has used torch may hang
+        theirs, self.orders = context.Pipe(duplex=False)
+        self.process = context.Process(target=work, args=(theirs, messages))
+        self.process.start()
+        theirs.close()
+        self.run: Run | None = None
+
+    def start(self, run: Run) -> None:
+        self.run = run
+        self.orders.send(run.path)
+
+    def stop(self) -> None:
+        """A worker takes the signal as Ctrl-C: it saves what it is training."""
+        self.orders.close()
+        if self.run is not None:
+            self.process.terminate()
+        self.process.join()
+
+
+def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Iterator[tuple[Run, str | None]]:
+    """Train runs to their ends, `jobs` at a time, yielding each as it ends, with the reason if it failed.
 
     A run that starts from another waits for it. Ctrl-C lets every worker save before it stops.
     """
-    context = multiprocessing.get_context("spawn")  # a fork of a process that has used torch's threads may hang
-    messages: Any = context.Queue()
     waiting = [run for run in runs if run.result is None]
-    working: dict[Path, SpawnProcess] = {}
-    failed: dict[Path, str] = {}
+    yield from ((run, None) for run in runs if run not in waiting)
+    messages: Any = multiprocessing.get_context("spawn").Queue()
+    workers: list[Worker] = []
+    failed: set[Path] = set()
     try:
-        while waiting or working:
-            done = {run.path for run in runs} - {run.path for run in waiting} - set(working)
+        while waiting or any(worker.run for worker in workers):
             for run in list(waiting):
-                origin = run.experiment.start_from
-                if origin and Path(origin) in failed:
-                    failed[run.path] = f"it starts from {origin}, which failed"
+                origin = Path(run.experiment.start_from) if run.experiment.start_from else None
+                if origin in failed:
                     waiting.remove(run)
-                elif len(working) < jobs and (not origin or Path(origin) in done or Run(origin).result is not None):
+                    failed.add(run.path)
+                    yield run, f"it starts from {origin}, which failed"
+                elif origin is None or Run(origin).result is not None:
+                    idle = next((worker for worker in workers if worker.run is None), None)
+                    if idle is None and len(workers) < jobs:
+                        workers.append(idle := Worker(messages))
+                    if idle is None:
+                        break
                     waiting.remove(run)
-                    process = context.Process(target=work, args=(run.path, messages))
-                    process.start()
-                    working[run.path] = process
-            try:
-                kind, path, content = messages.get(timeout=0.5)
-            except queue.Empty:
-                for path, process in list(working.items()):
-                    if not process.is_alive():  # it ended without a word
-                        failed[path] = f"its process ended with exit code {process.exitcode}"
-                        del working[path]
-                continue
-            if kind == "progress":
-                display.show(content)
-            else:
-                working.pop(path).join()
-                if kind == "failed":
-                    failed[path] = content
-    except KeyboardInterrupt:
-        for process in working.values():
-            process.terminate()  # which a worker takes as Ctrl-C, and saves
-        for process in working.values():
-            process.join()
-        raise
-    return failed
+                    idle.start(run)
+            for worker, reason in ended(messages, workers, display):
+                assert worker.run is not None
+                run, worker.run = worker.run, None
+                if reason:
+                    failed.add(run.path)
+                yield run, reason
+    finally:
+        for worker in workers:
+            worker.stop()
 
 
-def work(path: Path, messages: Any) -> None:
-    """Train one run in a process of its own, telling the parent how it goes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on, once
+def ended(messages: Any, workers: list[Worker], display: Display) -> Iterator[tuple[Worker, str | None]]:
+    """Wait a moment for the workers: show their progress, and tell whose run has ended, and why if it failed."""
     try:
-        last = 0.0
-        for progress in train(Run(path)):
-            if progress.seconds_left <= last - 0.5 or last == 0.0 or progress.step == progress.steps:
-                messages.put(("progress", path, progress))
-                last = progress.seconds_left
-        messages.put(("finished", path, None))
-    except KeyboardInterrupt:
-        messages.put(("failed", path, "interrupted"))
-    except UsageError as error:
-        messages.put(("failed", path, str(error)))
-    except Exception as error:
-        messages.put(("failed", path, f"{type(error).__name__}: {error}"))
-        raise
+        path, content = messages.get(timeout=0.5)
+    except queue.Empty:
+        for worker in [worker for worker in workers if not worker.process.is_alive()]:
+            workers.remove(worker)
+            if worker.run is not None:  # it ended without a word
+                yield worker, f"its process ended with exit code {worker.process.exitcode}"
+        return
+    if content is None or isinstance(content, str):
+        yield next(worker for worker in workers if worker.run and worker.run.path == path), content
+    else:
+        display.show(content)
+
+
+def work(orders: Any, messages: Any) -> None:
+    """Train the runs that are ordered, telling the parent how it goes: progress, then None or what went wrong."""
+    os.setpgrp()  # Ctrl-C in a terminal reaches the parent only, which passes it on, once
+    parent = os.getppid()
+    while True:
+        try:
+            path = orders.recv()
+        except EOFError:  # the parent has no more, or is gone
+            return
+        try:
+            told = float("inf")
+            for progress in train(Run(path)):
+                if os.getppid() != parent:  # it was killed: save and stop, as for Ctrl-C
+                    os.kill(os.getpid(), signal.SIGTERM)
+                if progress.seconds_left < told - 0.5 or progress.step == progress.steps:
+                    messages.put((path, progress))
+                    told = progress.seconds_left
+            messages.put((path, None))
+        except KeyboardInterrupt:
+            messages.put((path, "interrupted"))
+            return
+        except UsageError as error:
+            messages.put((path, str(error)))
+        except Exception as error:
+            messages.put((path, f"{type(error).__name__}: {error}"))
+            raise

@@ -1,0 +1,96 @@
+"""Small records of finished runs, which tables, figures and verdicts are made from, and the plan of an artefact's runs.
+
+A record is one JSON file, results/SCALE/runs/IDENTITY.json; checkpoints aren't kept. It is found by the experiment's
+identity, so a run that several artefacts share is trained and recorded once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lengthwise import experiment as configuration
+from lengthwise.experiment import Experiment
+from lengthwise.paper.artefact import Artefact, Record, Results, ScaleName
+from lengthwise.runs import Run, read_json, write_json
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of an artefact."""
+
+    label: str
+    seed: int
+    experiment: Experiment
+    identity: str  # also that of a run which isn't on disk yet, nor the one that it starts from
+
+
+def plan(artefact: Artefact, scale: ScaleName, seeds: range, root: Path, device: str = "cpu") -> Iterator[Planned]:
+    """All runs of an artefact, each after the one that it starts from."""
+    for seed in seeds:
+        made: dict[str, Experiment] = {}
+        for label, setting in artefact.settings(scale).items():
+            origin = made[setting["start_from"]] if "start_from" in setting else None
+            fields = {"seed": seed, "device": device, **setting}
+            if origin:
+                fields["start_from"] = str(root / origin.name())
+            made[label] = configuration.load(None, fields)
+            yield Planned(label, seed, made[label], made[label].identity(origin))
+
+
+def record_path(results: Path, scale: ScaleName, identity: str) -> Path:
+    return results / scale / "runs" / f"{identity[:16]}.json"
+
+
+def record(run: Run, path: Path, measures: dict[str, Any]) -> Record:
+    """Write what is kept of a finished run; measures of other artefacts on the same run stay."""
+    assert run.result is not None
+    before = read_json(path)["measures"] if path.exists() else {}
+    metrics = run.metrics()
+    batch_size = run.experiment.training.batch_size
+    kept: Record = {
+        **run.result,
+        "config": run.experiment.model_dump(mode="json", exclude={"device", "threads", "start_from"}),
+        "curve": [
+            {"examples": m["step"] * batch_size, "evaluation": [brief(a) for a in m["evaluation"]]}
+            for m in metrics
+            if "evaluation" in m
+        ],
+        "training": thinned([brief_training(m) for m in metrics if "loss" in m]),
+        "environment": read_json(run.path / "environment.json")["sessions"][-1],
+        "measures": {**before, **measures},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, kept)
+    return kept
+
+
+def brief(accuracy: Record) -> Record:
+    """An accuracy with four decimals, which is more than its interval."""
+    kept = {key: accuracy[key] for key in ("length", "examples", "correct")}
+    digits = [round(share, 4) for share in accuracy["digits"]]
+    return {**kept, "exact_match": round(accuracy["exact_match"], 4), "digits": digits}
+
+
+def brief_training(record: Record) -> Record:
+    kept: Record = {"examples": record["examples"], "loss": round(record["loss"], 5)}
+    for name in ("train", "primed"):
+        if name in record:
+            kept[name] = [round(share, 3) for share in record[name]["digits"]]
+    return kept
+
+
+def thinned(records: list[Record], most: int = 60) -> list[Record]:
+    """At most so many records, evenly spread, the last included."""
+    step = -(-len(records) // most) or 1
+    return records[::-1][::step][::-1]
+
+
+def load_results(artefact: Artefact, scale: ScaleName, results: Path, root: Path, most_seeds: int = 10) -> Results:
+    """The records that there are of an artefact's runs."""
+    found: dict[str, list[Record]] = {}
+    for planned in plan(artefact, scale, range(most_seeds), root):
+        path = record_path(results, scale, planned.identity)
+        if path.exists():
+            found.setdefault(planned.label, []).append(read_json(path))
+    return Results(scale, found)

@@ -1,0 +1,93 @@
+"""Running artefacts: what is left to train, what it costs, and training it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lengthwise.display import Display
+from lengthwise.experiment import Experiment
+from lengthwise.layout import Layout
+from lengthwise.paper.artefact import Artefact, ScaleName
+from lengthwise.paper.records import Planned, plan, record, record_path
+from lengthwise.runs import Run, read_json
+from lengthwise.sweep import run_all
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an artefact takes to train."""
+
+    runs: int
+    done: int
+    examples: int
+    flops: float
+
+
+def cost(artefact: Artefact, scale: ScaleName, seeds: int, results: Path, root: Path) -> Cost:
+    planned = list(plan(artefact, scale, range(seeds), root))
+    examples = [p.experiment.steps * p.experiment.training.batch_size for p in planned]
+    flops = sum(n * training_flops(p.experiment) for n, p in zip(examples, planned, strict=True))
+    done = sum(record_path(results, scale, p.identity).exists() for p in planned)
+    return Cost(len(planned), done, sum(examples), flops)
+
+
+def training_flops(experiment: Experiment) -> float:
+    """Floating-point operations of training on one example: three times those of the forward pass."""
+    model = experiment.model
+    length = Layout(experiment.task, experiment.data.test_digits, experiment.layout).length
+    feedforward = model.feedforward_width or 4 * model.width
+    weights = 4 * model.width**2 + 2 * model.width * feedforward
+    attention = 2 * length * model.width
+    return 3.0 * 2 * length * model.layers * (weights + attention)
+
+
+def run_artefacts(
+    artefacts: Sequence[Artefact],
+    scale: ScaleName,
+    seeds: int,
+    jobs: int,
+    results: Path,
+    root: Path,
+    device: str,
+    display: Display,
+) -> dict[Path, str]:
+    """Train what isn't recorded yet and record it; returns the reasons of the runs that failed."""
+    wanted: dict[str, list[tuple[Artefact, Planned]]] = {}  # by identity: artefacts share runs
+    for artefact in artefacts:
+        for planned in plan(artefact, scale, range(seeds), root, device):
+            wanted.setdefault(planned.identity, []).append((artefact, planned))
+    runs: dict[Path, str] = {}
+    todo: list[Run] = []
+    needed = [identity for identity in wanted if not recorded(wanted[identity], scale, results)]
+    for identity in needed:
+        run = Run.create(wanted[identity][0][1].experiment, root)
+        runs[run.path] = identity
+        display.labels = {**display.labels, run.path.name: describe(wanted[identity])}
+        todo.append(run)
+    failed: dict[Path, str] = {}
+    for run, reason in run_all(todo, jobs, display):
+        if reason:
+            failed[run.path] = reason
+            continue
+        identity = runs[run.path]
+        measures = {a.name: a.measure(p.label, run) for a, p in wanted[identity]}
+        measures = {name: measure for name, measure in measures.items() if measure is not None}
+        record(run, record_path(results, scale, identity), measures)
+    return failed
+
+
+def recorded(uses: Iterable[tuple[Artefact, Planned]], scale: ScaleName, results: Path) -> bool:
+    """Whether there is a record with all that is measured on the run."""
+    for artefact, planned in uses:
+        path = record_path(results, scale, planned.identity)
+        if not path.exists():
+            return False
+        measures = type(artefact).measure is not Artefact.measure
+        if measures and artefact.name not in read_json(path)["measures"]:
+            return False
+    return True
+
+
+def describe(uses: Sequence[tuple[Artefact, Planned]]) -> str:
+    artefact, planned = uses[0]
+    return f"{artefact.name}: {planned.label}, seed {planned.seed}"

@@ -1,0 +1,67 @@
+"""Table 1: addition, by encoder, position embedding and size."""
+
+from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact
+from lengthwise.paper.scales import EMBEDDINGS, ENCODERS, budget, model, setting
+
+DIGITS: dict[ScaleName, int] = {"smoke": 8, "cpu": 10, "paper": 20}
+
+
+def relative_generalises(results: Results, encoder: str) -> bool:
+    """At the size B, one digit more than trained."""
+    return results.mean(f"{encoder} RPE_k B", 6) > results.mean(f"{encoder} APE B", 6) + MARGIN
+
+
+@artefact("table-addition", "Table 1", "Addition: encoder, size and position embedding")
+class TableAddition(Table):
+    lengths = {"smoke": (6, 7, 8, 8), "cpu": (6, 7, 8, 10), "paper": (6, 10, 15, 20)}
+    published = {
+        "Transformer APE B": (1.8, 0, 0, 0),
+        "Transformer APE L": (1.9, 0, 0, 0),
+        "Transformer RPE_k B": (100, 99.9, 97.2, 21.3),
+        "Transformer RPE_k L": (98.9, 74.6, 47.3, 0.4),
+        "Transformer RPE_k,q B": (96.8, 81.1, 25.0, 1.1),
+        "Transformer RPE_k,q L": (100, 99.6, 88.2, 19.2),
+        "UTransformer APE B": (2.0, 0, 0, 0),
+        "UTransformer APE L": (3.1, 0, 0, 0),
+        "UTransformer RPE_k B": (92.1, 70.6, 31.2, 0.1),
+        "UTransformer RPE_k L": (100, 99.9, 98.3, 18.2),
+        "UTransformer RPE_k,q B": (99.7, 22.5, 0, 0),
+        "UTransformer RPE_k,q L": (90.8, 58.0, 31.1, 1.4),
+    }
+    claims = (
+        Claim(
+            "Transformers with relative-key embeddings beat those with absolute ones at 6 digits",
+            lambda results: relative_generalises(results, "Transformer"),
+        ),
+        Claim(
+            "UTransformers with relative-key embeddings beat those with absolute ones at 6 digits",
+            lambda results: relative_generalises(results, "UTransformer"),
+        ),
+        Claim(
+            "models with absolute embeddings fail to generalise (at most 5 % at 6 digits)",
+            lambda results: all(results.mean(f"{encoder} APE B", 6) <= 0.05 for encoder in ENCODERS),
+        ),
+        Claim(
+            "accuracy drops for longer sequences: the longest tested is far below 6 digits",
+            lambda results: all(
+                results.mean(f"{encoder} RPE_k B", TableAddition.lengths[results.scale][-1])
+                < results.mean(f"{encoder} RPE_k B", 6) - MARGIN
+                for encoder in ENCODERS
+            ),
+        ),
+    )
+
+    def settings(self, scale: ScaleName) -> dict[str, Setting]:
+        return {
+            f"{encoder} {embedding} {size}": addition(scale, encoder, embedding, size)
+            for encoder in ENCODERS
+            for embedding in EMBEDDINGS
+            for size in "BL"
+        }
+
+
+def addition(scale: ScaleName, encoder: str, embedding: str, size: str) -> Setting:
+    """A run of addition, which other artefacts share."""
+    task = {"task": "addition", "data.test_digits": DIGITS[scale]}
+    lengths = {"evaluation.lengths": "5:7"} if scale != "paper" else {"evaluation.lengths": "5,6,10,15,20"}
+    return setting(scale, task, lengths, model(scale, encoder, size, embedding), budget(scale, 3000))

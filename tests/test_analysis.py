@@ -1,0 +1,471 @@
+"""Analyses of solvers whose mistakes are chosen, of hand-made metrics, and of textbook examples."""
+
+import json
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lengthwise.analysis import (
+    Curve,
+    compare_fits,
+    examples_to_reach,
+    failure_study,
+    fit,
+    forgetting,
+    isotonic,
+    largest_length,
+    learning_curves,
+    over_seeds,
+    recorded,
+    simultaneity,
+    smallest_sufficient,
+    student_t,
+)
+from lengthwise.data import BLOCK, evaluation_set
+from lengthwise.digits import Numbers
+from lengthwise.errors import UsageError
+from lengthwise.evaluation import Accuracy, evaluate
+from lengthwise.experiment import parse
+from lengthwise.runs import Run
+from lengthwise.solver import Solver
+from lengthwise.tasks import Addition, Task
+from lengthwise.training import train
+
+TINY = {"layers": 1, "width": 4, "heads": 1, "position": "none"}
+MOST, LEAST = "most-significant-first", "least-significant-first"
+
+
+class Mistaken(Solver):
+    """A solver whose answers are right but for the columns that `mistakes(*operands)` names."""
+
+    mistakes: Callable[..., list[int]]
+
+    def forward(self, operands: tuple[Numbers, ...]) -> torch.Tensor:
+        tokens = self.layout.encode_answer(self.task.answer(*operands))
+        for row, problem in enumerate(zip(*(numbers.to_ints() for numbers in operands), strict=True)):
+            columns = self.mistakes(*problem)
+            tokens[row, columns] = (tokens[row, columns] + 1) % 10  # another digit, and padding becomes one
+        return torch.nn.functional.one_hot(torch.from_numpy(tokens), len(self.layout.vocabulary)).float()
+
+
+def mistaken(mistakes: Callable[..., list[int]], task: Any = "addition", digits: int = 6, **layout: Any) -> Mistaken:
+    solver = Mistaken(task=task, digits=digits, layout=layout, model=TINY)
+    solver.mistakes = mistakes
+    return solver
+
+
+def problems(task: Task, length: int, count: int, **keys: Any) -> list[tuple[int, ...]]:
+    blocks = evaluation_set(task, length, count, **{"seed": 0, **keys})
+    return [problem for block in blocks for problem in zip(*(n.to_ints() for n in block.operands), strict=True)]
+
+
+def carries_of(a: int, b: int) -> tuple[int, int]:
+    """The number of carries and the most of them in a row, by adding as at school."""
+    carry = number = chain = longest = 0
+    while a or b:
+        carry = int(a % 10 + b % 10 + carry >= 10)
+        number, chain = number + carry, (chain + 1) * carry
+        longest = max(longest, chain)
+        a, b = a // 10, b // 10
+    return number, longest
+
+
+def solved(pairs: list[tuple[int, bool]]) -> dict[int, tuple[int, int]]:
+    """(correct, total) by value, from (value, right) pairs."""
+    values = {value for value, _ in pairs}
+    return {v: (sum(right for w, right in pairs if w == v), sum(w == v for w, _ in pairs)) for v in values}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [(58, 67, (2, 2)), (99999, 1, (5, 5)), (12, 34, (0, 0)), (90909, 90909, (3, 1)), (5505, 5505, (3, 2))],
+)
+def test_the_oracle_of_carries(a, b, expected):
+    assert carries_of(a, b) == expected
+
+
+@pytest.mark.parametrize("order", [MOST, LEAST])
+def test_failures_of_sums_are_counted(order):
+    """Wrong with three or more carries, two of them in a row: as the paper found, with mistakes that are known."""
+
+    def mistakes(a: int, b: int) -> list[int]:
+        number, chain = carries_of(a, b)
+        return sorted({a % 3, b % 4}) if number >= 3 and chain >= 2 else []
+
+    count = BLOCK + 50
+    study = failure_study(mistaken(mistakes, order=order), 5, count)
+    rows = problems(Addition(), 5, count)
+    right = [not mistakes(a, b) for a, b in rows]
+    assert 50 < sum(right) < count - 50
+    assert (study.length, study.examples, study.correct) == (5, count, sum(right))
+    of = [carries_of(a, b) for a, b in rows]
+    assert study.by_carries == solved(list(zip([number for number, _ in of], right, strict=True)))
+    assert study.by_chain == solved(list(zip([chain for _, chain in of], right, strict=True)))
+    assert {chain for _, chain in of} == {0, 1, 2, 3, 4, 5}
+
+    wrong = [(mistakes(a, b), len(str(a + b))) for a, b in rows if mistakes(a, b)]
+    assert study.wrong_symbols == Counter(len(columns) for columns, _ in wrong)
+    assert set(study.wrong_symbols) == {1, 2}
+    single = [(columns[0], length) for columns, length in wrong if len(columns) == 1]
+    assert study.wrong_position == Counter(column + 1 for column, _ in single)
+    powers = Counter(column if order == LEAST else length - 1 - column for column, length in single)
+    assert study.wrong_significance == powers
+
+
+def test_a_single_wrong_digit_by_position_and_power():
+    """The units are one power of ten, but two positions: the fourth and the fifth."""
+    study = failure_study(mistaken(lambda a, b: [len(str(a + b)) - 1]), 4, 200)
+    long = sum(a + b >= 10_000 for a, b in problems(Addition(), 4, 200))
+    assert 0 < long < 200
+    assert (study.correct, study.wrong_symbols) == (0, {1: 200})
+    assert study.wrong_position == {4: 200 - long, 5: long}
+    assert study.wrong_significance == {0: 200}
+
+
+@pytest.mark.parametrize("order", [MOST, LEAST])
+def test_a_digit_too_many_is_a_wrong_symbol(order):
+    """The first padding after the answer: below the units, or above its largest power."""
+    study = failure_study(mistaken(lambda a, b: [len(str(a + b))], order=order), 3, 100)
+    lengths = Counter(len(str(a + b)) for a, b in problems(Addition(), 3, 100))
+    assert study.wrong_symbols == {1: 100}
+    assert study.wrong_position == {length + 1: count for length, count in lengths.items()}
+    assert study.wrong_significance == ({-1: 100} if order == MOST else lengths)
+
+
+def test_every_task_has_a_failure_study(task):
+    """Carries are defined for sums of two numbers alone, wrong symbols for all."""
+    study = failure_study(mistaken(lambda *operands: [0] if operands[0] % 2 else [], task.model_dump()), 3, 60)
+    answers = [text for block in evaluation_set(task, 3, 60, seed=0) for text in block.answer.to_text()]
+    wrong = [text for text, (a, *_) in zip(answers, problems(task, 3, 60), strict=True) if a % 2]
+    assert 0 < len(wrong) < 60
+    assert study.correct == 60 - len(wrong)
+    assert study.wrong_symbols == study.wrong_position == {1: len(wrong)}
+    assert study.wrong_significance == Counter(len(text) - 1 for text in wrong)
+    if task == Addition():
+        assert sum(total for _, total in study.by_carries.values()) == 60
+        assert sum(correct for correct, _ in study.by_chain.values()) == study.correct
+    else:
+        assert study.by_carries is None
+        assert study.by_chain is None
+
+
+def test_a_perfect_solver_has_no_failures():
+    study = failure_study(mistaken(lambda a, b: []), 6, 80)
+    assert study.correct == 80
+    assert all(correct == total for correct, total in study.by_carries.values())
+    assert study.wrong_symbols == study.wrong_position == study.wrong_significance == {}
+
+
+def test_the_test_set_is_evaluations_own():
+    solver = mistaken(lambda a, b: [0] if (a + b) % 7 == 0 else [])
+    for keys in ({}, {"seed": 3}, {"occasion": 500}, {"sampling": "uniform-length"}):
+        study = failure_study(solver, 6, 300, **keys)
+        assert study.correct == evaluate(solver, [6], 300, **keys)[0].correct
+        rows = problems(solver.task, 6, 300, **keys)
+        assert {number: total for number, (_, total) in study.by_carries.items()} == Counter(
+            carries_of(a, b)[0] for a, b in rows
+        )
+
+
+def test_a_study_runs_without_dropout_and_leaves_the_mode_as_it_was():
+    solver = Solver(task="addition", digits=3, layout={}, model={**TINY, "width": 8, "dropout": 0.5})
+    for training in (True, False):
+        solver.train(training)
+        assert failure_study(solver, 3, 100) == failure_study(solver, 3, 100)
+        assert solver.training is training
+
+
+def test_a_study_checks_its_length():
+    with pytest.raises(UsageError, match=r"length 7 .* 1 to 6 digits"):
+        failure_study(mistaken(lambda a, b: []), 7, 10)
+    with pytest.raises(UsageError, match="at least 1 example"):
+        failure_study(mistaken(lambda a, b: []), 5, 0)
+
+
+def window(step: int, **parts: list[float]) -> dict[str, Any]:
+    """A record as training writes it, with batches of 10."""
+    accuracies = {name: {"examples": 5, "exact_match": min(d), "digits": d} for name, d in parts.items()}
+    return {"step": step, "examples": 10 * step, "learning_rate": 0.1, "loss": 1.0, **accuracies}
+
+
+METRICS = [
+    {"step": 1, "evaluation": [Accuracy(2, 10, 1, (0.2, 0.1, 0.3)).record()]},
+    window(2, train=[0.1, 0.2, 0.3, 1.0]),
+    window(4, train=[0.9, 0.2, 0.3, 1.0], primed=[0.5, 0.0, 0.5, 0.25]),
+    {"step": 4, "evaluation": [Accuracy(n, 10, n, (0.9, n / 10, 0.8)).record() for n in (2, 5)]},
+    window(6, train=[0.5, 0.9, 1.0, 1.0]),
+]
+
+
+def test_curves_are_read_from_metrics():
+    curves = learning_curves(METRICS)
+    assert sorted(curves.tested) == [2, 5]
+    assert curves.tested[2].record() == {
+        "examples": [10, 40],
+        "exact_match": [0.1, 0.2],
+        "digits": [[0.2, 0.1, 0.3], [0.9, 0.2, 0.8]],
+    }
+    assert curves.tested[5].record() == {"examples": [40], "exact_match": [0.5], "digits": [[0.9, 0.5, 0.8]]}
+    assert curves.train.examples.tolist() == [20, 40, 60]
+    assert curves.train.digits.T.tolist() == [[0.1, 0.9, 0.5], [0.2, 0.2, 0.9], [0.3, 0.3, 1], [1, 1, 1]]
+    assert curves.primed.record() == {"examples": [40], "exact_match": [0], "digits": [[0.5, 0, 0.5, 0.25]]}
+
+
+def test_curves_of_a_run_that_has_just_begun():
+    empty = learning_curves([])
+    assert (empty.tested, empty.train, empty.primed) == ({}, None, None)
+    with pytest.raises(UsageError, match="how many examples a step has"):
+        learning_curves(METRICS[:1])
+    experiment = parse({"training": {"batch_size": 7}})
+    assert learning_curves(METRICS[:1], experiment).tested[2].examples.tolist() == [7]
+
+
+def test_curves_of_a_run(tmp_path):
+    """A real run's metrics; with its experiment, training curves leave out what is always padding."""
+    experiment = parse(
+        {
+            "task": {"kind": "multiplication", "second_digits": 1},
+            "data": {"train_digits": 2, "test_digits": 5, "train_size": 8, "priming": {4: 3}},
+            "model": TINY,
+            "training": {"steps": 6, "batch_size": 4, "log_every": 2},
+            "evaluation": {"every": 3, "lengths": [2, 4], "examples": 20, "final_examples": 20},
+        }
+    )
+    run = Run.create(experiment, tmp_path)
+    list(train(run))
+    whole, curves = learning_curves(run.metrics()), learning_curves(run.metrics(), run.experiment)
+    assert curves.tested[4].examples.tolist() == [12, 24]
+    assert curves.tested[4].digits.shape == (2, 5)
+    assert curves.train.examples.tolist() == whole.train.examples.tolist() == [8, 16, 24]
+    assert (whole.train.digits.shape, curves.train.digits.shape) == ((3, 10), (3, 3))
+    assert curves.primed.digits.shape[1] == 5
+    assert (whole.train.digits[:, :3] == curves.train.digits).all()
+
+
+def test_the_first_time_at_a_level_counts():
+    train = learning_curves(METRICS).train
+    assert examples_to_reach(train, 0.9, digit=1) == 40  # and lost again at 60
+    assert examples_to_reach(train, 0.9, digit=2) == 60
+    assert examples_to_reach(train, 0.15) == 40
+    assert examples_to_reach(train, 0.51) is None
+
+
+def test_simultaneity():
+    train = learning_curves(METRICS).train
+    assert simultaneity(train).record() == {"reached": [40, 60, 60, 20], "spread": pytest.approx(2 / 3)}
+    assert simultaneity(train, digits=[2, 3]).spread == 0
+    assert simultaneity(train, digits=[1, 3]).spread == pytest.approx(1 / 3)
+    assert simultaneity(train, level=0.95, digits=[3, 4]).reached == (60, 20)
+    assert simultaneity(train, level=0.95) is None
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.integers(2, 10))
+def test_simultaneity_knows_no_speed(learned, slower):
+    """Digits that are right from some step on; a model `slower` times as slow has the same spread."""
+    points = np.arange(1, 51)
+    digits = (points[:, None] >= np.array(learned)).astype(float)
+    found = simultaneity(Curve(points, digits.min(1), digits))
+    assert found.reached == tuple(learned)
+    assert found.spread == pytest.approx(1 - min(learned) / max(learned))
+    assert simultaneity(Curve(points * slower, digits.min(1), digits)).spread == pytest.approx(found.spread)
+
+
+def test_largest_length():
+    assert largest_length({20: 0.1, 6: 0.99, 15: 0.749, 10: 0.75}) == 10
+    assert largest_length({5: 0.5, 35: 0.95}, level=0.9) == 35
+    assert largest_length({5: 0.5}) == largest_length({}) == 0
+    assert largest_length({5: (0.7 + 0.75 + 0.8) / 3}) == 5
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "value"),
+    [
+        ({10: [0.0], 25: [0.45], 50: [0.95]}, 47.5),  # 25 + 25 · 0.45 / 0.5
+        ({50: [0.95], 10: [0.0], 25: [0.45]}, 47.5),
+        ({10: [0.92], 20: [1.0]}, 10),
+        ({10: [0.1], 20: [0.9], 30: [1.0]}, 20),
+        ({10: [0.7], 20: [0.7], 30: [0.95]}, 28),  # a plateau ends at 20
+        ({10: [0.8], 20: [1.0], 30: [0.9], 40: [1.0]}, 10 + 10 * 0.1 / 0.15),  # 20 and 30 are 0.95 together
+        ({10: [0.8], 20: [1.0], 30: [0.7, 0.7], 40: [1.0]}, 30 + 10 * 0.1 / 0.2),  # (1 + 0.7 + 0.7) / 3 = 0.8
+        ({10: [0.7, 1.0, 1.0]}, 10),  # 2.7 / 3 is 0.9 but for rounding
+        ({10: [0.1], 20: [0.89]}, None),
+        ({10: [0.0], 20: [1.0], 30: [0.7]}, None),
+        ({}, None),
+    ],
+)
+def test_the_smallest_sufficient_priming(accuracies, value):
+    found = smallest_sufficient(accuracies)
+    assert (found and found.value) == (value if value is None else pytest.approx(value))
+
+
+def test_the_bootstraps_interval():
+    """Of all resamples a quarter have 0, half 0.4 and a quarter 0.8 at ten: the line crosses 0.9 at 19, 18⅓ or 15."""
+    found = smallest_sufficient({10: [0.0, 0.8], 20: [1.0, 1.0]})
+    assert (found.low, found.value, found.high) == pytest.approx((15, 10 + 50 / 6, 19))
+    assert smallest_sufficient({10: [0.0, 0.8], 20: [1.0, 1.0]}) == found
+    same = smallest_sufficient({10: [0.4] * 3, 20: [1.0] * 3})
+    assert (same.low, same.high) == pytest.approx((same.value, same.value))
+
+
+def test_an_interval_without_a_bound():
+    above = smallest_sufficient({10: [0.0, 0.0], 20: [0.8, 1.0]})  # a quarter of the resamples stay at 0.8
+    assert (above.low, above.value, above.high) == (pytest.approx(19), pytest.approx(20), None)
+    single = smallest_sufficient({10: [0.0, 0.1], 20: [1.0]})
+    assert (single.low, single.high) == (None, None)
+    with pytest.raises(UsageError, match="at least one seed"):
+        smallest_sufficient({10: []})
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 5)), min_size=1, max_size=8))
+def test_isotonic_regression_pools_adjacent_violators(points):
+    pools: list[list[float]] = []  # mean, weight, how many
+    for value, weight in points:
+        pools.append([value, weight, 1])
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (a, v, n), (b, w, m) = pools[-2:]
+            pools[-2:] = [[(a * v + b * w) / (v + w), v + w, n + m]]
+    expected = [mean for mean, _, count in pools for _ in range(int(count))]
+    values, weights = np.array(points).T
+    assert isotonic(values[None], weights)[0].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "confidence", "t"),
+    [
+        *[(1, 0.95, 12.7062), (2, 0.95, 4.3027), (3, 0.95, 3.1824), (4, 0.95, 2.7764), (5, 0.95, 2.5706)],
+        *[(10, 0.95, 2.2281), (29, 0.95, 2.0452), (30, 0.95, 2.0423), (120, 0.95, 1.9799), (1000, 0.95, 1.9623)],
+        *[(1, 0.5, 1.0), (5, 0.99, 4.0321), (10, 0.99, 3.1693), (30, 0.9, 1.6973)],
+    ],
+)
+def test_students_t_has_the_published_values(degrees, confidence, t):
+    assert student_t(degrees, confidence) == pytest.approx(t, abs=6e-5)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7, 8, 25])
+def test_students_t_holds_95_percent_of_the_density(degrees):
+    t = student_t(degrees)
+    x = (np.arange(100_000) + 0.5) / 100_000 * t
+    gammas = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
+    density = math.exp(gammas) / math.sqrt(degrees * math.pi) * (1 + x * x / degrees) ** (-(degrees + 1) / 2)
+    assert 2 * density.mean() * t == pytest.approx(0.95, abs=1e-8)
+
+
+def test_anscombes_first_regression():
+    """The values that textbooks and R's lm give."""
+    x = [10, 8, 13, 9, 11, 14, 6, 4, 12, 7, 5]
+    y = [8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68]
+    line = fit(x, y)
+    assert (line.slope.value, line.slope.error) == pytest.approx((0.5000909, 0.1179055), abs=1e-7)
+    assert (line.intercept.value, line.intercept.error) == pytest.approx((3.0000909, 1.1247468), abs=1e-7)
+    assert (line.slope.low, line.slope.high) == pytest.approx((0.2333701, 0.7668117), abs=1e-6)
+    assert (line.intercept.low, line.intercept.high) == pytest.approx((0.4557369, 5.5444449), abs=1e-6)
+    assert line.r_squared == pytest.approx(0.6665425, abs=1e-7)
+    assert (line.points, line.residual) == (11, pytest.approx(13.76269, abs=1e-5))
+
+
+@pytest.mark.parametrize("transform", ["linear", "log"])
+def test_fits_agree_with_numpys(transform):
+    rng = np.random.default_rng(1)
+    for points in (4, 9, 30):
+        x, y = rng.uniform(1, 1000, points), rng.normal(size=points)
+        at = np.log10(x) if transform == "log" else x
+        (slope, intercept), covariance = np.polyfit(at, y, 1, cov=True)
+        found = fit(x, y, transform)
+        assert (found.slope.value, found.intercept.value) == pytest.approx((slope, intercept))
+        assert [found.slope.error, found.intercept.error] == pytest.approx(np.sqrt(np.diag(covariance)))
+        assert found.r_squared == pytest.approx(np.corrcoef(at, y)[0, 1] ** 2)
+        assert found.residual == pytest.approx(((y - found.predict(x)) ** 2).sum())
+
+
+def test_intervals_hold_the_true_slope_as_often_as_they_should():
+    """Four points with noise: with the normal's 1.96 in place of Student's 4.30 they would hold it 81 % of the time."""
+    rng = np.random.default_rng(0)
+    x = np.array([1.0, 2.0, 4.0, 8.0])
+    slopes = [fit(x, 3 + 2 * x + rng.normal(size=4)).slope for _ in range(1000)]
+    held = sum(slope.low <= 2 <= slope.high for slope in slopes)
+    assert abs(held - 950) < 4 * math.sqrt(1000 * 0.95 * 0.05)
+
+
+def test_fits_without_much_to_go_on():
+    two = fit([1, 3], [5, 9])
+    assert (two.slope.value, two.intercept.value, two.residual) == pytest.approx((2, 3, 0))
+    assert (two.slope.low, two.slope.high, two.slope.error) == (None, None, None)
+    assert fit([1, 2, 3], [4, 4, 4]).r_squared is None
+    for x, y, transform in [([1], [1], "linear"), ([2, 2], [1, 3], "linear"), ([1, 2], [1], "linear")]:
+        with pytest.raises(UsageError, match="two or more x that differ"):
+            fit(x, y, transform)
+    with pytest.raises(UsageError, match="positive x"):
+        fit([0, 1, 2], [1, 2, 3], "log")
+
+
+def test_the_better_fit_comes_first():
+    x = np.array([6, 10, 20, 35])
+    best, other = compare_fits(x, 10 + 1.4 * x)
+    assert (best.transform, best.slope.value, other.transform) == ("linear", pytest.approx(1.4), "log")
+    assert best.residual < 1e-20 < other.residual
+    best, other = compare_fits(x, 10 + 1.4 * np.log10(x))
+    assert (best.transform, best.slope.value, other.transform) == ("log", pytest.approx(1.4), "linear")
+    with pytest.raises(UsageError, match="needs three"):
+        compare_fits([1, 2, 2], [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "low", "high"),
+    [
+        ((56, 70), (48, 80), 0.0524, 0.3339),
+        ((9, 10), (3, 10), 0.1705, 0.8090),
+        ((6, 7), (2, 7), 0.0582, 0.8062),
+        ((5, 56), (0, 29), -0.0381, 0.1926),
+        ((0, 10), (0, 20), -0.1611, 0.2775),
+        ((0, 10), (0, 10), -0.2775, 0.2775),
+        ((10, 10), (0, 20), 0.6791, 1.0),
+        ((10, 10), (0, 10), 0.6075, 1.0),
+    ],
+)
+def test_forgetting_has_newcombes_published_intervals(before, after, low, high):
+    """Newcombe, Statistics in Medicine 17 (1998), table II, method 10."""
+    lost = forgetting(*(Accuracy(5, total, correct, ()) for correct, total in (before, after)))
+    assert lost.value == pytest.approx(before[0] / before[1] - after[0] / after[1])
+    assert (lost.low, lost.high) == pytest.approx((low, high), abs=6e-5)
+
+
+def test_accuracies_are_read_back_from_records():
+    accuracy = Accuracy(5, 80, 48, (0.5, 0.75))
+    assert recorded(json.loads(json.dumps(accuracy.record()))) == accuracy
+
+
+@pytest.mark.parametrize("values", [[0.25, 0.5, 0.9], [0.7, 0.1]])
+def test_seeds(values):
+    spread = over_seeds(values)
+    assert (spread.worst, spread.best, spread.n) == (min(values), max(values), len(values))
+    assert (spread.mean, spread.deviation) == pytest.approx((statistics.mean(values), statistics.stdev(values)))
+
+
+def test_one_seed_has_no_deviation_and_none_no_spread():
+    assert over_seeds([0.5]).record() == {"mean": 0.5, "worst": 0.5, "best": 0.5, "deviation": None, "n": 1}
+    with pytest.raises(UsageError, match="no run"):
+        over_seeds([])
+
+
+def test_records_survive_json():
+    study = failure_study(mistaken(lambda a, b: [0] if a % 2 else []), 1, 20)
+    findings = [
+        study,
+        learning_curves(METRICS),
+        simultaneity(learning_curves(METRICS).train),
+        fit([1, 2, 4], [1, 3, 2], "log"),
+        smallest_sufficient({10: [0.0, 0.8], 20: [1.0, 1.0]}),
+    ]
+    for finding in findings:
+        assert json.loads(json.dumps(finding.record(), allow_nan=False)) == finding.record()
+    assert findings[0].record()["by_carries"] == {str(n): list(counts) for n, counts in study.by_carries.items()}
+    assert findings[1].record()["tested"]["5"]["exact_match"] == [0.5]
+    assert findings[3].record()["slope"]["value"] == findings[3].slope.value
