@@ -61,18 +61,20 @@ def test_python_in_the_readme_runs(tmp_path):
 
 def tree() -> list[str]:
     """The modules in the order of the README's annotated tree."""
-    return re.findall(r"^ +(\w+)\.py +\S", (ROOT / "README.md").read_text(), re.MULTILINE)
+    text = (ROOT / "README.md").read_text()
+    listed = text[text.index("src/lengthwise/\n") : text.index("\ntests/")]
+    return re.findall(r"^  (\w+)(?:\.py|/) +\S", listed, re.MULTILINE)
 
 
 def test_modules_import_only_from_above():
     order = tree()
-    assert sorted(order) == sorted(path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("__"))
-    for path in PACKAGE.glob("*.py"):
-        if path.stem.startswith("__"):
-            continue
+    modules = {path: path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
+    modules = {path: module for path, module in modules.items() if not module.startswith("__")}
+    assert sorted(order) == sorted(set(modules.values()))
+    for path, module in modules.items():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lengthwise"):
-                _, _, module = (node.module or "").partition(".")
-                names = [module.partition(".")[0]] if module else [alias.name for alias in node.names]
-                for name in names:
-                    assert order.index(name) < order.index(path.stem), f"{path.stem} imports {name}, which is below it"
+                _, _, inner = (node.module or "").partition(".")
+                for name in [inner.partition(".")[0]] if inner else [alias.name for alias in node.names]:
+                    above = name == module or order.index(name) < order.index(module)
+                    assert above, f"{path.name} imports {name}, which isn't above it"
