@@ -24,7 +24,6 @@ from lengthwise.analysis import (
     largest_length,
     learning_curves,
     over_seeds,
-    recorded,
     simultaneity,
     smallest_sufficient,
     student_t,
@@ -197,10 +196,10 @@ def window(step: int, **parts: list[float]) -> dict[str, Any]:
 
 
 METRICS = [
-    {"step": 1, "evaluation": [Accuracy(2, 10, 1, (0.2, 0.1, 0.3)).record()]},
+    {"step": 1, "examples": 10, "evaluation": [Accuracy(2, 10, 1, (0.2, 0.1, 0.3)).record()]},
     window(2, train=[0.1, 0.2, 0.3, 1.0]),
     window(4, train=[0.9, 0.2, 0.3, 1.0], primed=[0.5, 0.0, 0.5, 0.25]),
-    {"step": 4, "evaluation": [Accuracy(n, 10, n, (0.9, n / 10, 0.8)).record() for n in (2, 5)]},
+    {"step": 4, "examples": 40, "evaluation": [Accuracy(n, 10, n, (0.9, n / 10, 0.8)).record() for n in (2, 5)]},
     window(6, train=[0.5, 0.9, 1.0, 1.0]),
 ]
 
@@ -222,10 +221,6 @@ def test_curves_are_read_from_metrics():
 def test_curves_of_a_run_that_has_just_begun():
     empty = learning_curves([])
     assert (empty.tested, empty.train, empty.primed) == ({}, None, None)
-    with pytest.raises(UsageError, match="how many examples a step has"):
-        learning_curves(METRICS[:1])
-    experiment = parse({"training": {"batch_size": 7}})
-    assert learning_curves(METRICS[:1], experiment).tested[2].examples.tolist() == [7]
 
 
 def test_curves_of_a_run(tmp_path):
@@ -439,7 +434,7 @@ def test_forgetting_has_newcombes_published_intervals(before, after, low, high):
 
 def test_accuracies_are_read_back_from_records():
     accuracy = Accuracy(5, 80, 48, (0.5, 0.75))
-    assert recorded(json.loads(json.dumps(accuracy.record()))) == accuracy
+    assert Accuracy.from_record(json.loads(json.dumps(accuracy.record()))) == accuracy
 
 
 @pytest.mark.parametrize("values", [[0.25, 0.5, 0.9], [0.7, 0.1]])

@@ -189,6 +189,16 @@ def test_solve(trained, capsys):
     assert "99999 + 1 = " in capsys.readouterr().out
 
 
+def test_analyze(trained, capsys):
+    assert main(["analyze", str(trained), "--length", "2", "--examples", "100", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert sum(total for _, total in told["failures"]["by_carries"].values()) == 100
+    assert list(told["learned"]) == ["5", "6", "10"]
+    assert main(["analyze", str(trained), "--examples", "100"]) == 0
+    assert "6 digits: " in capsys.readouterr().out
+    assert "doesn't fit the model's layout" in complaint(capsys, "analyze", str(trained), "--length", "11")
+
+
 def test_runs_lists_status_and_damage(trained, tmp_path, capsys):
     shutil.copytree(trained, tmp_path / "good")
     (tmp_path / "bad").mkdir()
@@ -220,7 +230,7 @@ def test_fine_tuning_starts_from_the_other_run(trained, tmp_path, capsys):
 
 
 def test_every_command_has_help_with_an_example(capsys):
-    for command in ("demo", "train", "resume", "evaluate", "solve", "runs", "list"):
+    for command in ("demo", "train", "resume", "evaluate", "solve", "analyze", "runs", "paper", "list"):
         with pytest.raises(SystemExit) as stop:
             main([command, "--help"])
         assert stop.value.code == 0

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from lengthwise.data import Examples, Sampling, evaluation_set, generator
@@ -47,18 +46,15 @@ class FailureStudy(Finding):
     wrong_significance: dict[int, int]  # the same by its power of ten; padding after the units is −1, −2, …
 
 
-@torch.inference_mode()
 def failure_study(
     solver: Solver, length: int, examples: int, seed: int = 0, occasion: int = 0, sampling: Sampling = "exact"
 ) -> FailureStudy:
     """Accuracy by carries, and the number and the place of wrong symbols, on fresh problems of one length."""
     check_lengths(solver, [length], examples)
     sum_of_two = isinstance(solver.task, Addition) and solver.task.operands == 2
-    was_training = solver.training
-    solver.eval()
     blocks = evaluation_set(solver.task, length, examples, seed, occasion, sampling)
-    columns = np.concatenate([failures(solver, block, sum_of_two) for block in blocks], axis=1)
-    solver.train(was_training)
+    with solver.testing():
+        columns = np.concatenate([failures(solver, block, sum_of_two) for block in blocks], axis=1)
     number, chain, wrong, position, power = columns
     right, single = wrong == 0, wrong == 1
     return FailureStudy(
@@ -126,20 +122,16 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], experiment: Experiment
         tested = {accuracy["length"]: accuracy for accuracy in record.get("evaluation", [])}
         trained = {name: record[name] for name in ("train", "primed") if name in record}
         for key, accuracy in {**tested, **trained}.items():
-            points.setdefault(key, []).append((record["step"], accuracy))
+            points.setdefault(key, []).append((record["examples"], accuracy))
 
-    batch_sizes = [record["examples"] // record["step"] for record in metrics if "examples" in record]
     symbols: dict[int | str, int] = {}
     if experiment:
         task, data = experiment.task, experiment.data
-        batch_sizes = [experiment.training.batch_size]
         longest = {"train": data.train_digits, "primed": max((n for n, _ in data.priming), default=1)}
         symbols = {name: task.answer_digits(task.operand_digits(n)) for name, n in longest.items()}
-    if points and not batch_sizes:
-        raise UsageError("these metrics don't tell how many examples a step has; give the experiment, too")
 
     def curve(key: int | str) -> Curve:
-        examples = np.array([step * batch_sizes[0] for step, _ in points[key]])
+        examples = np.array([seen for seen, _ in points[key]])
         digits = np.array([accuracy["digits"][: symbols.get(key)] for _, accuracy in points[key]])
         return Curve(examples, np.array([accuracy["exact_match"] for _, accuracy in points[key]]), digits)
 
@@ -356,11 +348,6 @@ def student_t(degrees: int, confidence: float = 0.95) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if within(middle) < confidence else (low, middle)
     return math.sqrt(degrees) * math.tan(low)
-
-
-def recorded(record: Mapping[str, Any]) -> Accuracy:
-    """The accuracy that `Accuracy.record` wrote into metrics or a result."""
-    return Accuracy(record["length"], record["examples"], record["correct"], tuple(record["digits"]))
 
 
 def forgetting(before: Accuracy, after: Accuracy) -> Estimate:

@@ -122,6 +122,19 @@ def build_parser() -> Parser:
     solve.add_argument("--json", action="store_true", help="for scripts")
     root(solve)
 
+    analyze = add(
+        "analyze",
+        run_analyze,
+        "study a run: where it fails, and how it learned digit by digit",
+        "lengthwise analyze runs/my-run --length 6",
+    )
+    analyze.add_argument("run", metavar="RUN")
+    analyze.add_argument("--length", type=int, help="of the problems (default: one more than trained)")
+    analyze.add_argument("--examples", type=int, default=2000, help="problems (default: 2000)")
+    analyze.add_argument("--level", type=float, default=0.9, help="when a digit counts as learned (default: 0.9)")
+    analyze.add_argument("--json", action="store_true", help="for scripts")
+    root(analyze)
+
     runs = add("runs", run_runs, "list the runs, with status and accuracy", "lengthwise runs")
     root(runs)
     runs.add_argument("--json", action="store_true", help="for scripts")
@@ -262,8 +275,38 @@ def run_solve(chosen: argparse.Namespace) -> None:
         print("   " + "  ".join(f"{symbol} {100 * confidence:.0f} %" for symbol, confidence in used))
 
 
-def run_runs(chosen: argparse.Namespace) -> None:
+def run_analyze(chosen: argparse.Namespace) -> None:
+    from lengthwise.analysis import examples_to_reach, failure_study, learning_curves
     from lengthwise.display import percent
+
+    run = find_run(chosen)
+    data = run.experiment.data
+    length = chosen.length or min(data.train_digits + 1, data.test_digits)
+    study = failure_study(run.load(), length, chosen.examples)
+    tested = learning_curves(run.metrics(), run.experiment).tested
+    learned = {
+        n: [examples_to_reach(curve, chosen.level, digit) for digit in range(1, curve.digits.shape[1] + 1)]
+        for n, curve in tested.items()
+    }
+    if chosen.json:
+        print(json.dumps({"failures": study.record(), "level": chosen.level, "learned": learned}, indent=2))
+        return
+    print(f"{length} digits: {percent(study.correct / study.examples)} of {study.examples} problems right")
+    for title, parts in {"carries": study.by_carries, "longest chain of carries": study.by_chain}.items():
+        if parts is not None:
+            print_table([title, "exact match", "problems"], [[k, percent(a / b), b] for k, (a, b) in parts.items()])
+    wrong = study.examples - study.correct
+    if wrong:
+        rows = [[k, percent(count / wrong)] for k, count in study.wrong_symbols.items()]
+        print_table(["wrong symbols", "of the wrong answers"], rows)
+        rows = [[k, count] for k, count in study.wrong_position.items()]
+        print_table(["position of the only wrong symbol (1 is written first)", "answers"], rows)
+    rows = [[n, " ".join("never" if e is None else f"{e:,}" for e in when)] for n, when in learned.items()]
+    print_table(["digits", f"examples until each symbol of the answer was at {percent(chosen.level)}"], rows)
+
+
+def run_runs(chosen: argparse.Namespace) -> None:
+    from lengthwise.display import summary
     from lengthwise.runs import overview
 
     rows = overview(Path(chosen.runs))
@@ -275,8 +318,7 @@ def run_runs(chosen: argparse.Namespace) -> None:
         return
     shown = []
     for row in rows:
-        tested = "  ".join(f"{n} digits {percent(share)}" for n, share in row["accuracy"].items())
-        shown.append([row["run"], row["status"], f"{row['step']}/{row['steps']}", tested])
+        shown.append([row["run"], row["status"], f"{row['step']}/{row['steps']}", summary(row["headline"])])
     print_table(["run", "status", "step", "exact match"], shown)
 
 

@@ -1,12 +1,11 @@
 """Exact-match and per-digit accuracy by length, with confidence intervals."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from lengthwise.data import Examples, Sampling, evaluation_set, parse_lengths
 from lengthwise.errors import UsageError
@@ -29,6 +28,11 @@ class Accuracy:
     @property
     def interval(self) -> tuple[float, float]:
         return wilson(self.correct, self.examples)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "Accuracy":
+        """The accuracy that `record` wrote into metrics or a result."""
+        return cls(record["length"], record["examples"], record["correct"], tuple(record["digits"]))
 
     def record(self) -> dict[str, Any]:
         low, high = self.interval
@@ -56,21 +60,18 @@ def wilson(correct: int, total: int, z: float = 1.959964) -> tuple[float, float]
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
-@torch.inference_mode()
 def accuracy(solver: Solver, length: int, blocks: Iterable[Examples]) -> Accuracy:
     """Accuracy over a stream of examples; memory stays that of one block."""
-    was_training = solver.training
-    solver.eval()
     task, layout = solver.task, solver.layout
     digits = min(layout.n_out, task.answer_digits(task.operand_digits(length)))
     examples = correct = 0
     by_digit = np.zeros(digits, np.int64)
-    for block in blocks:
-        right = (solver(block.operands).argmax(-1) == solver.targets(block.answer)).cpu().numpy()
-        examples += len(block)
-        correct += int(right.all(1).sum())
-        by_digit += right[:, :digits].sum(0)
-    solver.train(was_training)
+    with solver.testing():
+        for block in blocks:
+            right = (solver(block.operands).argmax(-1) == solver.targets(block.answer)).cpu().numpy()
+            examples += len(block)
+            correct += int(right.all(1).sum())
+            by_digit += right[:, :digits].sum(0)
     return Accuracy(length, examples, correct, tuple((by_digit / examples).tolist()))
 
 

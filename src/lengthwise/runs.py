@@ -141,13 +141,14 @@ def overview(root: Path) -> list[dict[str, Any]]:
     """All runs in a directory, with status and accuracy; one that can't be read is listed as damaged."""
     rows = []
     for path in sorted(root.glob(f"*/{CONFIG}")):
-        row: dict[str, Any] = {"run": str(path.parent), "step": 0, "steps": 0, "accuracy": {}}
+        row: dict[str, Any] = {"run": str(path.parent), "step": 0, "steps": 0, "accuracy": {}, "headline": {}}
         try:
             run = Run(path.parent)
             records = run.metrics()
             tested = (run.result or {}).get("evaluation") or (run.evaluations() or [{}])[-1].get("evaluation", [])
             row |= {"status": run.status, "step": records[-1]["step"] if records else 0, "steps": run.experiment.steps}
             row["accuracy"] = {a["length"]: a["exact_match"] for a in tested}
+            row["headline"] = {n: row["accuracy"][n] for n in run.experiment.lengths if n in row["accuracy"]}
         except UsageError as error:
             row |= {"status": "damaged", "reason": str(error)}
         rows.append(row)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,38 +60,48 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         """The symbols (batch, n_out) that logits should give."""
         return torch.from_numpy(self.layout.encode_answer(answer)).to(self.device, non_blocking=True)
 
+    @contextmanager
+    def testing(self) -> Iterator[None]:
+        """No dropout and no gradients, and then as it was before."""
+        was_training = self.training
+        self.eval()
+        try:
+            with torch.inference_mode():
+                yield
+        finally:
+            self.train(was_training)
+
     def solve(self, problems: Sequence[str]) -> list[int | None]:
         """The model's answers; None where its output is no number."""
         return [solution.answer for solution in self.explain(problems)]
 
     def explain(self, problems: Sequence[str]) -> list[Solution]:
         """The model's answers with their confidence, beside the correct ones."""
-        return list(self._explain([problems] if isinstance(problems, str) else problems))
-
-    @torch.inference_mode()
-    def _explain(self, problems: Sequence[str]) -> Iterator[Solution]:
+        problems = [problems] if isinstance(problems, str) else list(problems)
         parsed = [self.parse(problem) for problem in problems]
-        was_training = self.training
-        self.eval()
+        solutions: list[Solution] = []
         for start in range(0, len(parsed), BATCH):
-            rows = parsed[start : start + BATCH]
-            operands = tuple(Numbers.from_text(column) for column in zip(*rows, strict=True))
-            confidence, symbols = self(operands).softmax(-1).max(-1)
-            tokens = symbols.cpu().numpy()
-            numbers, valid = self.layout.decode_answer(tokens)
-            correct = self.task.answer(*operands)
-            right = (tokens == self.layout.encode_answer(correct)).all(1)
-            answers = zip(problems[start:], numbers.to_ints(), valid, correct.to_ints(), right, strict=False)
-            for row, (problem, answer, is_number, truth, is_right) in enumerate(answers):
-                yield Solution(
-                    problem,
-                    answer if is_number else None,
-                    truth,
-                    tuple(self.layout.vocabulary[token] for token in tokens[row]),
-                    tuple(confidence[row].tolist()),
-                    bool(is_right),
-                )
-        self.train(was_training)
+            columns = zip(*parsed[start : start + BATCH], strict=True)
+            operands = tuple(Numbers.from_text(column) for column in columns)
+            solutions += self._solutions(problems[start : start + BATCH], operands)
+        return solutions
+
+    def _solutions(self, problems: Sequence[str], operands: tuple[Numbers, ...]) -> Iterator[Solution]:
+        with self.testing():
+            confidence, symbols = (t.cpu().numpy() for t in self(operands).softmax(-1).max(-1))
+        numbers, valid = self.layout.decode_answer(symbols)
+        correct = self.task.answer(*operands)
+        right = (symbols == self.layout.encode_answer(correct)).all(1)
+        answers, truths = numbers.to_ints(), correct.to_ints()
+        for row, problem in enumerate(problems):
+            yield Solution(
+                problem,
+                answers[row] if valid[row] else None,
+                truths[row],
+                tuple(self.layout.vocabulary[token] for token in symbols[row]),
+                tuple(confidence[row].tolist()),
+                bool(right[row]),
+            )
 
     def parse(self, problem: str) -> list[str]:
         """The operands of a problem such as "99999 + 1", as decimal texts without leading zeros."""

@@ -80,14 +80,14 @@ def train(run: Run) -> Iterator[Progress]:
             save = step % config.checkpoint_every == 0 or step == steps or stop
             if log or save:
                 check_finite(run, solver, window, step)
+            seen = {"step": step, "examples": step * config.batch_size}
             if log:
-                seen = {"step": step, "examples": step * config.batch_size}
                 append(metrics, [{**seen, "learning_rate": rate, **window.record()}])
                 window.clear()
             if step % experiment.evaluation.every == 0 or step == steps:
                 tested = test(solver, experiment, experiment.lengths, experiment.evaluation.examples, step)
                 accuracy = {a.length: a.exact_match for a in tested}
-                append(metrics, [{"step": step, "evaluation": [a.record() for a in tested]}])
+                append(metrics, [{**seen, "evaluation": [a.record() for a in tested]}])
             elapsed = time.monotonic() - started
             if save:
                 save_checkpoint(run, solver, optimizer, window, metrics, step, seconds + elapsed)

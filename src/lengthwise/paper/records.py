@@ -47,12 +47,11 @@ def record(run: Run, path: Path, measures: dict[str, Any]) -> Record:
     assert run.result is not None
     before = read_json(path)["measures"] if path.exists() else {}
     metrics = run.metrics()
-    batch_size = run.experiment.training.batch_size
     kept: Record = {
         **run.result,
         "config": run.experiment.model_dump(mode="json", exclude={"device", "threads", "start_from"}),
         "curve": [
-            {"examples": m["step"] * batch_size, "evaluation": [brief(a) for a in m["evaluation"]]}
+            {"examples": m["examples"], "evaluation": [brief(a) for a in m["evaluation"]]}
             for m in metrics
             if "evaluation" in m
         ],
