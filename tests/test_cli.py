@@ -51,7 +51,7 @@ def complaint(capsys, *words: str) -> str:
         ("--task.kind adition", "there is no task 'adition': did you mean 'addition'?"),
         ("--task.kind addition --task.modulus 7", "the task 'addition' has no option 'modulus'"),
         ("--model.position relativ-key", "did you mean 'relative-key'?"),
-        ("--model.position.clipp 3 --model.position.kind relative-key", "has no option 'clipp': did you mean 'clip'?"),
+        ("--model.position.clipp 3", "has no option 'clipp': did you mean 'clip'?"),
         ("--model.preset bert-bas", "did you mean 'bert-base'?"),
         ("--model.width 100 --model.heads 3", "model.width is 100, which isn't divisible by model.heads, which is 3"),
         ("--model.width wide", "model.width is 'wide'"),

@@ -152,12 +152,27 @@ class Experiment(BaseModel):
 def parse(fields: Mapping[str, Any]) -> Experiment:
     """An experiment from plain nested mappings; what is wrong with them is told in one sentence."""
     try:
-        return Experiment.model_validate(fields)
+        return Experiment.model_validate(with_default_kinds(fields))
     except ValidationError as error:
         unknown = next((e for e in error.errors() if e["type"] == "extra_forbidden"), None)
         if unknown:
             raise UsageError(unknown_key(".".join(map(str, unknown["loc"])))) from None
         raise UsageError(explain(error)) from None
+
+
+def with_default_kinds(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without a `kind` are those of the default: {"position": {"clip": 3}} clips relative-key."""
+
+    def completed(value: Any, default: str) -> Any:
+        return {"kind": default, **value} if isinstance(value, Mapping) else value
+
+    filled = dict(fields)
+    if "task" in filled:
+        filled["task"] = completed(filled["task"], Experiment.model_fields["task"].default)
+    if isinstance(model := filled.get("model"), Mapping) and "position" in model:
+        default = ModelConfig.model_fields["position"].default
+        filled["model"] = {**model, "position": completed(model["position"], default)}
+    return filled
 
 
 def unknown_key(key: str) -> str:
