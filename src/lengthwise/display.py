@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from lengthwise import training
 
@@ -44,13 +44,13 @@ class Display:
         self.shown: dict[str, float] = {}
         self.progress = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=18),
+            BarColumn(bar_width=None),  # what is left of the line
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[speed]:>7}"),
-            TextColumn("loss {task.fields[loss]:.4f}"),
+            TextColumn("{task.fields[speed]}"),
+            TextColumn("loss {task.fields[loss]:.3f}"),
             TextColumn("[cyan]{task.fields[accuracy]}"),
-            TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
+            expand=True,
             console=self.console,
             refresh_per_second=4,
         )
@@ -77,7 +77,7 @@ class Display:
                 completed=state.step,
                 speed=f"{state.examples_per_second:.0f}/s",
                 loss=state.loss,
-                accuracy=summary(state.accuracy),
+                accuracy=" ".join(f"{length}d:{share:.0%}" for length, share in state.accuracy.items()),
                 left=f"{clock(state.seconds_left)} left" if state.step < state.steps else "trained",
             )
             return

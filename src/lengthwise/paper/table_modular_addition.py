@@ -32,7 +32,7 @@ class TableModularAddition(Table):
             lambda results: all(results.mean(f"c={c} {pe}", third(results)) >= 0.5 for c in EASY for pe in RELATIVE),
         ),
         Claim(
-            "they extrapolate better than in addition without a modulus (at the third length)",
+            "models with relative embeddings extrapolate better than in plain addition (at the third length)",
             lambda results: all(
                 results.mean(f"c={c} {pe}", third(results)) > results.mean(f"no modulus {pe}", third(results)) + MARGIN
                 for c in EASY

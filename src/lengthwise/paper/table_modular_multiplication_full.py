@@ -66,14 +66,14 @@ class TableModularMultiplicationFull(Table):
             lambda results: all(results.mean(f"c=128 {pe} B", second(results)) > 1 / 128 + MARGIN for pe in EMBEDDINGS),
         ),
         Claim(
-            "c = 128: it is facilitated by relative embeddings (Base models, second length)",
+            "c = 128: length generalisation is facilitated by relative embeddings (Base models, second length)",
             lambda results: all(
                 results.mean(f"c=128 {pe} B", second(results)) > results.mean("c=128 APE B", second(results)) + MARGIN
                 for pe in RELATIVE
             ),
         ),
         Claim(
-            "c = 128: it is facilitated by larger models (relative embeddings, longest length)",
+            "c = 128: length generalisation is facilitated by larger models (relative embeddings, longest length)",
             lambda results: all(
                 results.mean(f"c=128 {pe} L", longest(results))
                 > results.mean(f"c=128 {pe} B", longest(results)) + MARGIN
@@ -85,7 +85,7 @@ class TableModularMultiplicationFull(Table):
             lambda results: max(results.mean(f"c=101 {pe} B", 5) for pe in EMBEDDINGS) >= 0.5,
         ),
         Claim(
-            "c = 101: they consistently fail on longer sequences (Base models, at most 5 % at the second length)",
+            "c = 101: Base models consistently fail on longer sequences (at most 5 % at the second length)",
             lambda results: all(results.mean(f"c=101 {pe} B", second(results)) <= 0.05 for pe in EMBEDDINGS),
         ),
     )

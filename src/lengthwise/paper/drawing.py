@@ -1,0 +1,121 @@
+"""How figures are drawn: percent, the mean over seeds with a band from the worst to the best, one legend."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lengthwise.analysis import over_seeds
+from lengthwise.paper.artefact import Results
+
+COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")  # told apart by colour-blind people, too
+BLUE, ORANGE, RED, GREEN, *_ = COLOURS
+EXACT_MATCH = "exact match (%)"
+EXAMPLES = "examples seen"
+
+
+def panels(figure: Any, *titles: str, columns: int = 2) -> list[Any]:
+    """An axis a panel, row by row, lettered as in the paper."""
+    rows = -(-len(titles) // columns)
+    figure.set_size_inches(4 * columns + 1, 3.3 * rows + 0.9)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes[len(titles) :]:
+        axis.remove()
+    for axis, letter, title in zip(axes, "abcdef", titles, strict=False):
+        axis.set_title(f"({letter}) {title}", loc="left", fontsize=10)
+        axis.spines[["top", "right"]].set_visible(False)
+    return axes[: len(titles)]
+
+
+def line(
+    axis: Any,
+    points: Mapping[Any, Sequence[float]],  # one value a seed; an x without any is left out
+    label: str,
+    colour: Any,
+    marker: str = "o",
+    style: str = "-",
+    factor: float = 100,
+) -> None:
+    """The mean over seeds, with a band from the worst to the best."""
+    seeds = {x: over_seeds(values) for x, values in points.items() if len(values)}
+    if not seeds:
+        return
+    few = marker if len(seeds) <= 30 else ""
+    x = list(seeds)
+    axis.plot(x, [factor * s.mean for s in seeds.values()], style, color=colour, marker=few, ms=4, label=label)
+    worst, best = ([factor * getattr(s, end) for s in seeds.values()] for end in ("worst", "best"))
+    axis.fill_between(x, worst, best, color=colour, alpha=0.2, linewidth=0)
+
+
+def bars(axis: Any, points: Mapping[Any, Sequence[float]], label: str, colour: str, factor: float = 100) -> None:
+    """The mean over seeds, with a whisker from the worst to the best where there are several."""
+    seeds = {x: over_seeds(values) for x, values in points.items() if len(values)}
+    if not seeds:
+        return
+    means = np.array([factor * s.mean for s in seeds.values()])
+    axis.bar(list(seeds), means, color=colour, label=label)
+    spread = [[m - factor * s.worst, factor * s.best - m] for m, s in zip(means, seeds.values(), strict=True)]
+    if any(s.n > 1 for s in seeds.values()):
+        axis.errorbar(list(seeds), means, np.abs(np.transpose(spread)), fmt="none", ecolor="0.2", capsize=2, lw=1)
+
+
+def learning_curve(axis: Any, results: Results, run: str, length: int, label: str, colour: str) -> None:
+    """Exact match at a length while a setting was trained."""
+    examples, seeds = results.curve(run, length)
+    line(axis, dict(zip(examples, zip(*seeds, strict=True), strict=True)), label, colour)
+    count_examples(axis)
+
+
+def digit_curves(axis: Any, examples: Sequence[int], digits: NDArray[np.float64], most: int) -> None:
+    """A line for each digit of the answer, from (seeds, points, digits); `most` is the last that has a colour."""
+    import matplotlib
+
+    for digit, points in enumerate(np.transpose(digits, (2, 1, 0)), start=1):
+        named = most <= 12 or digit in (1, most) or digit % 5 == 0
+        colour = matplotlib.colormaps["viridis"](0.92 * (digit - 1) / max(1, most - 1))
+        line(axis, dict(zip(examples, points.tolist(), strict=True)), f"{digit}" if named else "", colour)
+    count_examples(axis)
+
+
+def count_examples(axis: Any) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 7.5M
+    axis.locator_params(axis="x", nbins=6)
+    axis.set_xlabel(EXAMPLES)
+
+
+def percent(axis: Any, name: str = EXACT_MATCH) -> None:
+    axis.set(ylabel=name, ylim=(-3, 103))
+
+
+def ticks(axis: Any, values: Sequence[int]) -> None:
+    """Exactly these values on an x axis with factors."""
+    axis.set_xscale("log")
+    axis.set_xticks(values, [f"{value}" for value in values])
+    axis.minorticks_off()
+
+
+def finish(figure: Any, title: str | None = None, keep: Sequence[Any] = ()) -> None:
+    """Say where there is nothing to show, and put what all panels use in one legend; `keep` have one of their own."""
+    handles: dict[str, Any] = {}
+    for axis in figure.axes:
+        if not axis.has_data():
+            axis.text(0.5, 0.5, "no runs", transform=axis.transAxes, ha="center", va="center", color="0.5")
+        found = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+        if axis not in keep:
+            handles = {**found, **handles}
+        elif found:
+            axis.legend(frameon=False, fontsize=8)
+    if handles:
+        columns = len(handles) if len(handles) <= 12 else 10
+        figure.legend(
+            list(handles.values()),
+            list(handles),
+            title=title,
+            loc="outside lower center",
+            ncols=columns,
+            frameon=False,
+            fontsize=9,
+        )

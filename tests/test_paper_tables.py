@@ -1,0 +1,397 @@
+"""The paper's tables: numbers against its LaTeX, settings against its captions, claims on hand-made results."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from lengthwise.paper import ARTEFACTS
+from lengthwise.paper.artefact import SCALES, Artefact, Record, Results, ScaleName, Table
+from lengthwise.paper.records import plan
+from lengthwise.report import MISSING, draw, grid_rows
+
+PAPER = Path(__file__).parent.parent.parent / "shared" / "paper" / "paper.tex"
+TABLES = {name: artefact for name, artefact in ARTEFACTS.items() if isinstance(artefact, Table)}
+LABELS = {
+    "table-addition": "tab:addition_results",
+    "table-modular-addition": "tab:modular_addition",
+    "table-modular-multiplication": "tab:modular_multiplication",
+    "table-modular-addition-full": "tab:modular_addition_final",
+    "table-modular-multiplication-full": "tab:modular_multiplication_final",
+    "table-multiplication": "tab:multiplication_base",
+    "table-elementwise": "tab:ewise",
+}
+every_artefact = pytest.mark.parametrize("artefact", ARTEFACTS.values(), ids=ARTEFACTS)
+every_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+every_scale = pytest.mark.parametrize("scale", SCALES)
+
+
+def printed(label: str) -> tuple[tuple[int, ...], dict[tuple[str, ...], tuple[float, ...]]]:
+    """The lengths and the rows of the table with this label: its last `tabular` before the label."""
+    if not PAPER.exists():
+        pytest.skip("the paper's LaTeX isn't beside the repository")
+    tex = PAPER.read_text()
+    start = tex.rindex(r"\begin{tabular}", 0, tex.index(rf"\label{{{label}}}"))
+    body = tex[start : tex.index(r"\end{tabular}", start)]
+    for variant in ("k,q", "k"):
+        body = body.replace(f"RPE$_{{{variant}}}$", f"RPE_{variant}").replace(f"RPE$_{variant}$", f"RPE_{variant}")
+    body = re.sub(r"\\multirow{\d+}{\*}{([^{}]*)}|\\textbf{([^{}]*)}", r"\1\2", body)
+    lines = [[cell.strip() for cell in line.split("&")] for line in re.sub(r"\\\w+rule", "", body).split(r"\\")]
+    header = next(i for i, line in enumerate(lines) if "PE" in line)
+    numbers = [i for i, cell in enumerate(lines[header]) if cell.isdecimal()]
+    names = [i for i, cell in enumerate(lines[header]) if cell and not cell.isdecimal()]
+    rows: dict[tuple[str, ...], tuple[float, ...]] = {}
+    name = [""] * len(names)
+    for line in lines[header + 1 : -1]:  # after the last \\ there is nothing
+        name = [line[i] or before for i, before in zip(names, name, strict=True)]  # a \multirow goes on
+        assert tuple(name) not in rows
+        rows[tuple(name)] = tuple(float(line[i]) for i in numbers)
+    return tuple(int(lines[header][i]) for i in numbers), rows
+
+
+def label_of(artefact: str, name: tuple[str, ...]) -> str:
+    """Our label for a row by the names that the paper gives it."""
+    if "modular" in artefact:
+        name = (f"c={name[0]}", *name[1:])
+    return " ".join({"Base": "B", "Large": "L"}.get(part, part) for part in name)
+
+
+@pytest.mark.parametrize("name", [name for name in LABELS if name != "table-modular-addition-full"])
+def test_published_numbers_are_those_of_the_paper(name):
+    lengths, rows = printed(LABELS[name])
+    table = TABLES[name]
+    assert tuple(table.lengths["paper"]) == lengths
+    expected = {label_of(name, row): values for row, values in rows.items()}
+    if name == "table-modular-addition":  # with rows of Table 1 to compare with
+        _, addition = printed(LABELS["table-addition"])
+        for pe in ("APE", "RPE_k", "RPE_k,q"):
+            expected[f"no modulus {pe}"] = (None, *addition["UTransformer", pe, "B"])
+    assert {label: tuple(values) for label, values in table.published.items()} == expected
+
+
+def test_the_full_table_of_modular_addition_repeats_that_of_multiplication():
+    """So it counts as unpublished; it has the paper's rows and columns."""
+    name = "table-modular-addition-full"
+    lengths, rows = printed(LABELS[name])
+    assert (lengths, rows) == printed(LABELS["table-modular-multiplication-full"])
+    assert tuple(TABLES[name].lengths["paper"]) == lengths
+    assert set(TABLES[name].published) == {label_of(name, row) for row in rows}
+    assert {value for row in TABLES[name].published.values() for value in row} == {None}
+
+
+def test_table_2b_is_the_base_rows_of_the_full_table():
+    full = TABLES["table-modular-multiplication-full"].published
+    assert all(full[f"{label} B"] == row for label, row in TABLES["table-modular-multiplication"].published.items())
+
+
+@every_artefact
+@every_scale
+def test_settings_are_valid_experiments(artefact: Artefact, scale: ScaleName):
+    planned = list(plan(artefact, scale, range(2), Path("runs")))
+    assert [(p.label, p.seed) for p in planned] == [(label, s) for s in range(2) for label in artefact.settings(scale)]
+    assert len({p.label for p in planned}) >= 1
+    by_label = {(p.label, p.seed): p.identity for p in planned}
+    assert all(by_label[label, 0] != by_label[label, 1] for label, _ in by_label)
+
+
+@every_table
+def test_a_table_has_the_same_rows_and_columns_at_every_scale(table: Table):
+    assert set(table.lengths) == set(SCALES)
+    assert len({len(lengths) for lengths in table.lengths.values()}) == 1
+    for scale in SCALES:
+        assert set(table.settings(scale)) == set(table.published)
+    assert {len(row) for row in table.published.values()} == {len(table.lengths["paper"])}
+
+
+@every_table
+@every_scale
+def test_every_cell_of_a_table_is_measured(table: Table, scale: ScaleName):
+    for planned in plan(table, scale, range(1), Path("runs")):
+        assert set(table.lengths[scale]) <= set(planned.experiment.final_lengths)
+
+
+SIZES = {"B": (6, 512, 8), "S": (6, 1024, 16), "L": (10, 1024, 16)}  # section 2.2: layers, width, heads
+CAPTIONS = {  # n_test, N_train, size where the label has none, test examples
+    "table-addition": (20, 5000, None, 100_000),
+    "table-modular-addition": (20, 5000, "B", 100_000),
+    "table-modular-multiplication": (35, 5000, "B", 100_000),
+    "table-modular-addition-full": (35, 5000, None, 100_000),
+    "table-modular-multiplication-full": (35, 5000, None, 100_000),
+    "table-multiplication": (35, 5000, "S", 100_000),
+    "table-elementwise": (20, 50_000, "B", 10_000),
+    "sampling": (20, 5000, "B", 100_000),
+}
+TASKS = {
+    "table-addition": "addition",
+    "table-modular-addition-full": "modular-addition",
+    "table-modular-multiplication": "modular-multiplication",
+    "table-modular-multiplication-full": "modular-multiplication",
+    "table-multiplication": "multiplication",
+    "table-elementwise": "elementwise-addition",
+    "sampling": "addition",
+}
+POSITIONS = {"APE": "absolute", "RPE_k": "relative-key", "RPE_k,q": "relative-key-query"}
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_paper_scale_is_as_the_captions_say(name):
+    digits, train_size, size, final_examples = CAPTIONS[name]
+    for planned in plan(TABLES[name], "paper", range(1), Path("runs")):
+        experiment, words = planned.experiment, planned.label.split()
+        model = experiment.model
+        assert (model.layers, model.width, model.heads) == SIZES[size or words[-1]]
+        assert model.encoder == ("transformer" if "Transformer" in words else "universal-transformer")
+        assert model.position.kind == next((POSITIONS[word] for word in words if word in POSITIONS), "relative-key")
+        assert (experiment.data.train_digits, experiment.data.test_digits) == (5, digits)
+        assert experiment.data.train_size == train_size
+        assert not experiment.layout.compact
+        assert experiment.evaluation.final_examples == final_examples
+        assert experiment.training.epochs == 15_000
+        assert experiment.data.sampling == ("uniform-length" if "uniform-length" in words else "uniform-integer")
+        task = experiment.task.model_dump()
+        if "no modulus" in planned.label:
+            assert task["kind"] == "addition"
+        elif words[0].startswith("c="):
+            assert task["modulus"] == int(words[0].removeprefix("c="))
+            assert task.get("second_digits", 3) == 3
+        elif "digit" in words[0]:
+            assert task["second_digits"] == int(words[0][0])
+        assert task["kind"] == TASKS.get(name, task["kind"])
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_smoke_is_tiny(name):
+    for planned in plan(TABLES[name], "smoke", range(1), Path("runs")):
+        assert planned.experiment.steps == 4
+        assert planned.experiment.data.test_digits <= 8
+
+
+def identities(name: str, scale: ScaleName) -> dict[str, str]:
+    return {p.label: p.identity for p in plan(TABLES[name], scale, range(1), Path("runs"))}
+
+
+@every_scale
+def test_shared_runs_are_trained_once(scale: ScaleName):
+    table_1, part_a, part_b, sampling = (
+        identities(name, scale)
+        for name in ("table-addition", "table-modular-addition", "table-modular-multiplication", "sampling")
+    )
+    full = identities("table-modular-multiplication-full", scale)
+    assert all(full[f"{label} B"] == identity for label, identity in part_b.items())
+    assert all(part_a[f"no modulus {pe}"] == table_1[f"UTransformer {pe} B"] for pe in POSITIONS)
+    if scale != "paper":  # where the full table goes on to 35 digits, in a wider layout
+        full = identities("table-modular-addition-full", scale)
+        assert all(full[f"{label} B"] == run for label, run in part_a.items() if label.startswith("c="))
+    reading = "uniform-integer" if scale == "paper" else "uniform-length"
+    for encoder in ("Transformer", "UTransformer"):
+        assert sampling[f"{encoder} {reading}"] == table_1[f"{encoder} RPE_k B"]
+    assert len(set(sampling.values())) == 4
+
+
+Rows = Mapping[str, Sequence[float | None]]  # percent
+
+
+def digitwise(length: int) -> list[float]:
+    """The trained positions right, the others not."""
+    return [0.99] * 5 + [0.12] * (length - 5)
+
+
+def record(lengths: Sequence[int], row: Sequence[float | None]) -> Record:
+    cells = dict(zip(lengths, row, strict=True))
+    return {
+        "evaluation": [
+            {"length": n, "exact_match": value / 100, "digits": digitwise(n)}
+            for n, value in cells.items()
+            if value is not None
+        ]
+    }
+
+
+def results_with(table: Table, scale: ScaleName, rows: Rows) -> Results:
+    """Two seeds around each number (in percent, column by column)."""
+    return Results(scale, {label: [record(table.lengths[scale], row)] * 2 for label, row in rows.items()})
+
+
+def pattern(name: str) -> dict[str, list[float | None]]:
+    """Results as the paper has them: the published numbers, or for tables without any what the text says."""
+    rows = {label: list(row) for label, row in TABLES[name].published.items()}
+    for label in rows:
+        if name == "table-modular-addition-full":
+            easy = label.startswith(("c=100 ", "c=1000 "))
+            rows[label] = [100, 99, 80, 40, 10] if easy else [6, 3, 2, 1, 1]
+        elif name == "sampling":
+            rows[label] = [97, 81, 73, 58, 0] if "length" in label else [97, 0, 0, 0, 0]
+    return rows
+
+
+def verdicts(table: Table, results: Results) -> dict[str, str]:
+    return {claim.text: claim.verdict(results) for claim in table.claims}
+
+
+@every_artefact
+@every_scale
+def test_without_runs_no_verdict_and_no_number(artefact: Artefact, scale: ScaleName):
+    nothing = Results(scale)
+    assert {claim.verdict(nothing) for claim in artefact.claims} <= {"not enough runs"}
+    for grid in artefact.grids(nothing).values():
+        rows = grid_rows(grid)
+        assert {len(row) for row in rows} <= {1 + len(grid.columns)}
+        assert all(cell.startswith(MISSING) for _, *cells in rows for cell in cells)
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+@pytest.mark.parametrize("scale", ["cpu", "paper"])
+def test_claims_hold_for_the_published_numbers(name, scale):
+    """At cpu scale, for the same numbers in the columns of that scale: no claim looks at a length that isn't there."""
+    table = TABLES[name]
+    assert table.claims
+    assert set(verdicts(table, results_with(table, scale, pattern(name))).values()) == {"holds"}
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_smoke_gives_no_verdict(name):
+    table = TABLES[name]
+    assert set(verdicts(table, results_with(table, "smoke", pattern(name))).values()) == {"not enough runs"}
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_a_missing_run_leaves_no_wrong_verdict(name):
+    table, rows = TABLES[name], pattern(name)
+    open_claims = set()
+    for label in rows:
+        found = verdicts(table, results_with(table, "cpu", {k: v for k, v in rows.items() if k != label}))
+        assert set(found.values()) <= {"holds", "not enough runs"}
+        open_claims |= {text for text, verdict in found.items() if verdict == "not enough runs"}
+    assert open_claims == {claim.text for claim in table.claims}
+
+
+# For every artefact: cells (label, column) with another number, and how the claims start that then don't hold.
+CONTRADICTIONS: dict[str, list[tuple[dict[tuple[str, int], float], list[str]]]] = {
+    "table-addition": [
+        ({("Transformer RPE_k B", 0): 3, ("Transformer RPE_k B", 3): 0}, ["Transformers with relative-key"]),
+        ({("UTransformer RPE_k B", 0): 3, ("UTransformer RPE_k B", 3): 0}, ["UTransformers with relative-key"]),
+        ({("UTransformer APE B", 0): 6}, ["models with absolute embeddings fail"]),
+        ({("UTransformer RPE_k B", 3): 92}, ["accuracy drops"]),
+    ],
+    "table-modular-addition": [
+        ({("c=1000 RPE_k,q", 2): 49}, ["models with relative embeddings generalise"]),
+        ({("no modulus RPE_k", 2): 86}, ["models with relative embeddings extrapolate better"]),
+        ({("c=100 APE", 2): 49}, ["models with absolute embeddings generalise"]),
+    ],
+    "table-modular-multiplication": [
+        ({("c=100 APE", 2): 49}, ["c = 100: models"]),
+        ({("c=100 RPE_k,q", 4): 94}, ["c = 100: the best embedding"]),
+        ({("c=1000 RPE_k,q", 2): 44}, ["c = 1000: relative embeddings"]),
+    ],
+    "table-modular-addition-full": [
+        ({(f"c=1000 {pe} B", 1): 49 for pe in POSITIONS}, ["models manage to extrapolate"]),
+        ({("c=101 RPE_k,q B", 0): 99.1}, ["c = 128 and 101: no Base model"]),
+        ({("c=128 APE L", 0): 50}, ["c = 128 and 101: larger models"]),
+    ],
+    "table-modular-multiplication-full": [
+        ({("c=100 APE L", 4): 94}, ["c = 100: Large"]),
+        ({("c=100 APE B", 0): 15}, ["c = 128: performance"]),
+        ({("c=128 APE B", 1): 2.7}, ["c = 128: length generalisation still happens"]),
+        ({("c=128 APE B", 1): 12}, ["c = 128: length generalisation is facilitated by relative"]),
+        ({("c=128 RPE_k L", 4): 3}, ["c = 128: length generalisation is facilitated by larger"]),
+        ({("c=101 RPE_k,q B", 0): 49}, ["c = 101: models can learn"]),
+        ({("c=101 APE B", 1): 6}, ["c = 101: Base models consistently fail"]),
+    ],
+    "table-multiplication": [
+        ({("1-digit RPE_k", 0): 94}, ["all models"]),
+        ({("3-digits APE", 1): 6}, ["multiplication by 3 digits"]),
+        ({("3-digits APE", 0): 40}, ["all models", "multiplication by 3 digits"]),
+        ({("2-digits RPE_k", 1): 2}, ["by 1 and 2 digits, relative-key"]),
+        ({("2-digits RPE_k,q", 2): 6}, ["by 1 and 2 digits, relative embeddings fail"]),
+    ],
+    "table-elementwise": [
+        ({("RPE_k", 1): 49}, ["models with relative embeddings generalise"]),
+        ({("APE", 1): 96}, ["models with relative embeddings beat", "models with absolute embeddings fail"]),
+        ({("APE", 1): 11}, ["models with absolute embeddings fail"]),
+        ({("APE", 0): 40}, ["models with absolute embeddings fail"]),
+    ],
+    "sampling": [
+        ({("Transformer uniform-length", 1): 19}, ["Transformers generalise"]),
+        ({("UTransformer uniform-integer", 1): 6}, ["UTransformers generalise"]),
+        ({("UTransformer uniform-integer", 0): 40}, ["UTransformers generalise"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("scale", ["cpu", "paper"])
+@pytest.mark.parametrize(
+    ("name", "cells", "expected"), [(name, *case) for name, cases in CONTRADICTIONS.items() for case in cases]
+)
+def test_a_contradicted_claim_does_not_hold_and_the_others_do(name, cells, expected, scale):
+    table, rows = TABLES[name], pattern(name)
+    for (label, column), value in cells.items():
+        rows[label][column] = value
+    found = verdicts(table, results_with(table, scale, rows))
+    assert set(found.values()) <= {"holds", "does not hold"}
+    contradicted = [text for text, verdict in found.items() if verdict == "does not hold"]
+    assert len(contradicted) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(contradicted, expected, strict=True))
+
+
+def test_every_claim_is_contradicted_once():
+    for name, cases in CONTRADICTIONS.items():
+        starts = tuple(start for _, expected in cases for start in expected)
+        left = [claim.text for claim in TABLES[name].claims if not claim.text.startswith(starts)]
+        assert all(text.startswith("at the longest length") for text in left)  # that on digits, below
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_cells_have_ours_and_the_published_number(name):
+    table, rows = TABLES[name], pattern(name)
+    (grid,) = table.grids(results_with(table, "cpu", rows)).values()
+    for label, *cells in grid_rows(grid):
+        for cell, ours, published in zip(cells, rows[label], table.published[label], strict=True):
+            shown = MISSING if ours is None else f"{ours:.1f} ± 0.0 (2 seeds)"
+            assert cell == (shown if published is None else f"{shown} · {published:g}")
+
+
+def elementwise(*seeds: list[float]) -> Results:
+    """Results at cpu scale with these accuracies of the ten digits."""
+    results = results_with(TABLES["table-elementwise"], "cpu", pattern("table-elementwise"))
+    made = [{"evaluation": [{"length": 10, "exact_match": 0.0, "digits": digits}]} for digits in seeds]
+    return Results("cpu", {**results.records, "APE": made})
+
+
+def last_claim(results: Results) -> str:
+    return TABLES["table-elementwise"].claims[-1].verdict(results)
+
+
+def test_the_claim_on_digits_is_about_the_mean_over_seeds():
+    assert last_claim(elementwise([1] * 5 + [0] * 5)) == "holds"
+    assert last_claim(elementwise([1] * 5 + [0.9] * 5, [1] * 5 + [0] * 5)) == "holds"
+    assert last_claim(elementwise([1] * 5 + [0.9] * 5)) == "does not hold"
+    assert last_claim(elementwise([0.8] * 5 + [0] * 5)) == "does not hold"
+    assert last_claim(elementwise([0] * 5 + [1] * 5)) == "does not hold"  # rightmost digits right instead
+    assert last_claim(elementwise()) == "not enough runs"
+
+
+def test_the_figure_shows_the_mean_over_seeds_digit_by_digit():
+    seeds = [1.0] * 5 + [0.2] * 5, [0.8] * 5 + [0.0] * 5
+    figure = Figure()
+    TABLES["table-elementwise"].draw(elementwise(*seeds), figure)
+    (axes,) = figure.axes
+    (mean,) = [line for line in axes.lines if "mean" in str(line.get_label())]
+    assert list(mean.get_xdata()) == list(range(1, 11))
+    assert np.allclose(mean.get_ydata(), [90] * 5 + [10] * 5)
+    assert mean.get_label() == "mean of 2 seeds"
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_a_table_that_draws_saves_its_figure(name, tmp_path: Path):
+    table = TABLES[name]
+    draws = type(table).draw is not Artefact.draw
+    rows = {label: [50.0] * len(table.lengths["cpu"]) for label in table.published}
+    results = results_with(table, "cpu", rows)
+    assert draw(table, results, tmp_path) == draws
+    saved = {path.name: path.read_bytes()[:4] for path in tmp_path.iterdir()}
+    assert saved == ({f"{table.name}.png": b"\x89PNG", f"{table.name}.pdf": b"%PDF"} if draws else {})
+    for label in results.records if draws else ():  # also if some runs are missing
+        draw(table, Results("cpu", {label: results.of(label)}), tmp_path)
