@@ -77,8 +77,8 @@ class FigureDigitCurves(Artefact):
         "The text refers to Figure 7a twice, for absolute and for relative embeddings; the second is read as 7b.",
         "The text has unprimed 5×3 multiplication learned over 1000 epochs (5 million examples) here, and after a few"
         " hundred thousand examples in §4.2, with priming.",
-        "How far apart a model learns digits is the largest difference between their accuracies at one time, the first"
-        f" and the last digit left out. It counts as smaller than another model's if it is by {100 * APART:.0f} points.",
+        "How far apart a model learns digits is the largest difference between their accuracies at one time, without"
+        f" the first and the last digit. It is smaller than another model's if {100 * APART:.0f} points are between.",
     )
     claims = (
         Claim(

@@ -65,5 +65,6 @@ def multiplication(scale: ScaleName, second_digits: int, embedding: str) -> Sett
         "task.second_digits": second_digits,
         "data.test_digits": DIGITS[scale],
         "layout.compact": scale != "paper",
+        "evaluation.lengths": [5, DIGITS[scale]],  # the figures on priming share these runs at paper scale
     }
     return setting(scale, task, model(scale, "UTransformer", "S", embedding), budget(scale, CPU_STEPS[second_digits]))
