@@ -17,9 +17,11 @@ OPTIONS = [
     {"kind": "addition", "operands": 12},
     {"kind": "modular-addition", "modulus": 2},
     {"kind": "modular-addition", "modulus": 10**20},
+    {"kind": "modular-addition", "modulus": 1000, "constant_length": True},
     {"kind": "multiplication", "second_digits": 1},
     {"kind": "multiplication", "second_digits": None},
     {"kind": "modular-multiplication", "modulus": 101, "second_digits": 2},
+    {"kind": "modular-multiplication", "modulus": 128, "constant_length": True},
     {"kind": "modular-multiplication", "modulus": 10**20, "second_digits": None},
 ]
 

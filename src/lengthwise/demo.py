@@ -88,7 +88,7 @@ def by_length(run: Run) -> Accuracies:
 def table(accuracies: dict[str, Accuracies]) -> Table:
     shown = Table(
         box=box.SIMPLE_HEAD,
-        title="Exact match by number of digits: 3 to 5 in domain, 6 to 10 beyond",
+        title="Exact match (%) by number of digits: 3 to 5 in domain, 6 to 10 beyond",
         title_justify="left",
     )
     lengths = sorted(next(iter(accuracies.values())))
@@ -96,7 +96,7 @@ def table(accuracies: dict[str, Accuracies]) -> Table:
     for length in lengths:
         shown.add_column(str(length), justify="right")
     for name in sorted(accuracies, reverse=True):
-        shown.add_row(name, *(percent(accuracies[name][length]["exact_match"]) for length in lengths))
+        shown.add_row(name, *(f"{100 * accuracies[name][length]['exact_match']:.1f}" for length in lengths))
     problems = {a["examples"] for by_length in accuracies.values() for a in by_length.values()}
     shown.caption = f"one seed; {' or '.join(map(str, problems))} fresh problems a cell"
     shown.caption_justify = "left"

@@ -101,9 +101,10 @@ def section(document: Document, artefact: Artefact, results: Results, out: Path)
     wanted = artefact.settings(results.scale)
     have = sum(label in results.records for label in wanted)
     seeds = sorted({len(records) for records in results.records.values()})
+    counted = f"{' or '.join(map(str, seeds))} seed{'' if seeds == [1] else 's'}"
     document.paragraph(
         f"{artefact.name}, {results.scale} scale: {have} of {len(wanted)} settings have runs"
-        + (f", with {' or '.join(map(str, seeds))} seeds." if seeds else ".")
+        + (f", with {counted}." if seeds else ".")
         + f" Made by: lengthwise paper run {artefact.name} --scale {results.scale}"
         + (f" --seeds {seeds[-1]}" if seeds else "")
     )

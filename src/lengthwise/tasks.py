@@ -2,6 +2,7 @@
 
 from typing import Annotated, ClassVar
 
+import numpy as np
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from lengthwise import digits
@@ -17,7 +18,11 @@ class Task(Choice):
     """
 
     symbol: ClassVar[str]
-    leading_zeros: ClassVar[bool] = False  # whether an answer may start with 0: only where its length is fixed
+
+    @property
+    def leading_zeros(self) -> bool:
+        """Whether an answer may start with 0: only where its length is fixed."""
+        return False
 
     def answer(self, *operands: Numbers) -> Numbers:
         raise NotImplementedError
@@ -68,7 +73,10 @@ class ElementwiseAddition(Task):
     """
 
     symbol: ClassVar[str] = "+"
-    leading_zeros: ClassVar[bool] = True
+
+    @property
+    def leading_zeros(self) -> bool:
+        return True
 
     def answer(self, *operands: Numbers) -> Numbers:
         return digits.add_elementwise(*operands)
@@ -77,26 +85,43 @@ class ElementwiseAddition(Task):
         return max(operand_digits)
 
 
-def modulus_field() -> int:
-    return Field(100, gt=1, description="the modulus c")
+class Modular(Task):
+    """What the modular tasks share: the modulus, and how a remainder is written."""
+
+    modulus: int = Field(100, gt=1, description="the modulus c")
+    constant_length: bool = Field(False, description="write answers with all digits of c − 1, leading zeros included")
+
+    @property
+    def leading_zeros(self) -> bool:
+        return self.constant_length
+
+    def remainder(self, numbers: Numbers) -> Numbers:
+        rest = digits.remainder(numbers, self.modulus)
+        return Numbers(rest.digits, np.full(len(rest), rest.width)) if self.constant_length else rest
+
+    def remainder_digits(self, most: int) -> int:
+        """How long the remainder of a number of up to so many digits can be."""
+        longest = len(str(self.modulus - 1))
+        return longest if self.constant_length else min(longest, most)
 
 
 @TASKS.register("modular-addition")
-class ModularAddition(Task):
+class ModularAddition(Modular):
     """x₁ + x₂ mod c.
 
     >>> ModularAddition(modulus=101).answer(Numbers.from_ints([99]), Numbers.from_ints([45])).to_ints()
     [43]
+    >>> ModularAddition(constant_length=True).answer(Numbers.from_ints([99]), Numbers.from_ints([8])).to_text()
+    ['07']
     """
 
     symbol: ClassVar[str] = "%"
-    modulus: int = modulus_field()
 
     def answer(self, *operands: Numbers) -> Numbers:
-        return digits.remainder(digits.add(*operands), self.modulus)
+        return self.remainder(digits.add(*operands))
 
     def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
-        return min(len(str(self.modulus - 1)), max(operand_digits) + 1)
+        return self.remainder_digits(max(operand_digits) + 1)
 
 
 class Product(Task):
@@ -128,7 +153,7 @@ class Multiplication(Product):
 
 
 @TASKS.register("modular-multiplication")
-class ModularMultiplication(Product):
+class ModularMultiplication(Modular, Product):
     """x₁ × x₂ mod c.
 
     >>> ModularMultiplication(modulus=128).answer(Numbers.from_ints([535]), Numbers.from_ints([257])).to_ints()
@@ -136,13 +161,12 @@ class ModularMultiplication(Product):
     """
 
     symbol: ClassVar[str] = "*"
-    modulus: int = modulus_field()
 
     def answer(self, *operands: Numbers) -> Numbers:
-        return digits.remainder(digits.multiply(*operands), self.modulus)
+        return self.remainder(digits.multiply(*operands))
 
     def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
-        return min(len(str(self.modulus - 1)), super().answer_digits(operand_digits))
+        return self.remainder_digits(sum(operand_digits))
 
 
 AnyTask = Annotated[SerializeAsAny[Task], BeforeValidator(TASKS.parse)]

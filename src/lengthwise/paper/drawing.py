@@ -83,11 +83,18 @@ def count_examples(axis: Any) -> None:
 
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 7.5M
     axis.locator_params(axis="x", nbins=6)
+    axis.set_xlim(left=0)
     axis.set_xlabel(EXAMPLES)
 
 
 def percent(axis: Any, name: str = EXACT_MATCH) -> None:
     axis.set(ylabel=name, ylim=(-3, 103))
+
+
+def level(axis: Any, value: float, label: str = "") -> None:
+    """A dotted line to compare with, if there is anything to compare."""
+    if axis.has_data():
+        axis.axhline(value, color="0.6", linestyle=":", label=label)
 
 
 def ticks(axis: Any, values: Sequence[int]) -> None:
@@ -97,12 +104,19 @@ def ticks(axis: Any, values: Sequence[int]) -> None:
     axis.minorticks_off()
 
 
+def say(axis: Any, text: str) -> None:
+    """What there is to say of a panel in which nothing is drawn; the first word stands."""
+    if not axis.texts:
+        axis.tick_params(bottom=False, left=False, labelbottom=False, labelleft=False)
+        axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color="0.5")
+
+
 def finish(figure: Any, title: str | None = None, keep: Sequence[Any] = ()) -> None:
     """Say where there is nothing to show, and put what all panels use in one legend; `keep` have one of their own."""
     handles: dict[str, Any] = {}
     for axis in figure.axes:
         if not axis.has_data():
-            axis.text(0.5, 0.5, "no runs", transform=axis.transAxes, ha="center", va="center", color="0.5")
+            say(axis, "no runs")
         found = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
         if axis not in keep:
             handles = {**found, **handles}

@@ -19,7 +19,7 @@ from lengthwise.paper.artefact import (
     Setting,
     artefact,
 )
-from lengthwise.paper.drawing import BLUE, RED, bars, finish, panels, percent
+from lengthwise.paper.drawing import BLUE, RED, bars, finish, panels, percent, say
 from lengthwise.paper.table_addition import DIGITS, addition
 from lengthwise.runs import Run
 
@@ -135,7 +135,11 @@ class FigureFailures(Artefact):
     def draw(self, results: Results, figure: Any) -> None:
         length, found = LENGTH[results.scale], studies(results)
         axes = panels(
-            figure, "by number of carries", "by longest carry chain", "wrong digits", "position of a single wrong digit"
+            figure,
+            "by number of carries",
+            "by longest carry chain",
+            "number of wrong digits",
+            "position of a single wrong digit",
         )
         for axis, name, what in zip(axes, ("by_carries", "by_chain"), ("carries", "consecutive carries"), strict=False):
             bars(axis, by_value([accuracies(study[name]) for study in found]), "", BLUE)
@@ -147,6 +151,8 @@ class FigureFailures(Artefact):
         ):
             bars(axis, by_value([shares(study[name]) for study in found], absent=0.0), "", RED)
             axis.set(xlabel=what, ylim=(0, None))
+            if found and not axis.has_data():
+                say(axis, "there are none")
         axes[2].set_ylabel("share of wrong answers (%)")
         axes[3].set_ylabel("share of answers with one wrong digit (%)")
         for axis in axes:

@@ -8,7 +8,7 @@ import numpy as np
 from lengthwise.analysis import Estimate, Transform, compare_fits, fit, smallest_sufficient
 from lengthwise.data import curriculum, one_length
 from lengthwise.paper.artefact import MARGIN, Artefact, Claim, Grid, Missing, Results, ScaleName, Setting, artefact
-from lengthwise.paper.drawing import BLUE, GREEN, RED, finish, learning_curve, line, panels, percent, ticks
+from lengthwise.paper.drawing import BLUE, GREEN, RED, finish, learning_curve, level, line, panels, percent, say, ticks
 from lengthwise.paper.figure_finetuning_priming import (
     BASE,
     LEVEL,
@@ -201,12 +201,18 @@ class FigurePrimingAblations(Artefact):
         return {"Exact match (%)": Grid([f"{SHORT} digits", "the primed length"], rows)}
 
     def draw(self, results: Results, figure: Any) -> None:
-        long, level = LONG[results.scale], LEVEL[results.scale]
-        needed = f"primed examples needed for {level:.0%}"
-        axes = panels(figure, "priming sample", "by train set size", "by length", "curriculum")
+        long = LONG[results.scale]
+        needed = f"primed examples needed for {100 * LEVEL[results.scale]:.0f} %"
+        axes = panels(
+            figure,
+            "accuracy by priming sample",
+            "sample needed by train set size",
+            "sample needed by length",
+            "curriculum",
+        )
         runs = by_count(results.scale)
-        line(axes[0], {n: results.exact_match(run, long) for n, run in runs.items()}, f"{long} digits", BLUE)
-        axes[0].axhline(100 * level, color="0.6", linestyle=":")
+        line(axes[0], {n: results.exact_match(run, long) for n, run in runs.items()}, "", BLUE)
+        level(axes[0], 100 * LEVEL[results.scale])
         axes[0].set(xlabel=f"primed examples of {long} digits")
         thresholds(axes[1], needed_by_size(results), "log", "for each factor of ten")
         ticks(axes[1], list(by_size(results.scale)))
@@ -216,6 +222,9 @@ class FigurePrimingAblations(Artefact):
         thresholds(axes[2], needed_by_length(results), "linear", "for each digit")
         axes[2].set_xticks(list(by_length(results.scale)))
         axes[2].set(xlabel="extrapolation length (digits)", ylabel=needed)
+        for axis, needs in ((axes[1], needed_by_size(results)), (axes[2], needed_by_length(results))):
+            if results.records and not needs:
+                say(axis, "the level isn't crossed between tested samples")
         learning_curve(axes[3], results, runs[PRIMED], long, f"{PRIMED} of {long} digits", BLUE)
         learning_curve(axes[3], results, CURRICULUM, long, f"{PRIMED} of {long - 1} and {long} digits", GREEN)
         for axis in (axes[0], axes[3]):

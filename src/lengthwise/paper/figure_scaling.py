@@ -7,7 +7,7 @@ import numpy as np
 
 from lengthwise.analysis import largest_length
 from lengthwise.paper.artefact import Artefact, Claim, Grid, Missing, Results, ScaleName, Setting, artefact
-from lengthwise.paper.drawing import BLUE, ORANGE, finish, line, panels, ticks
+from lengthwise.paper.drawing import BLUE, ORANGE, finish, level, line, panels, ticks
 from lengthwise.paper.scales import ENCODERS
 from lengthwise.paper.table_addition import DIGITS, addition
 
@@ -140,9 +140,9 @@ class FigureScaling(Artefact):
                 line(axis, {x: reach(results, run) for x, run in runs.items()}, encoder, colour, marker, factor=1)
         ticks(axes[0], WIDTHS[results.scale])
         axes[1].set_xticks(DEPTHS[results.scale])
-        axes[0].set(xlabel="width", ylabel=f"largest length with {LEVEL:.0%} exact match (digits)")
+        axes[0].set(xlabel="width", ylabel=f"largest length with {100 * LEVEL:.0f} % exact match")
         axes[1].set(xlabel="layers")
         for axis in axes:
-            axis.axhline(TRAINED, color="0.6", linestyle=":", label="trained on")
+            level(axis, TRAINED, "trained on")
             axis.set_ylim(-0.5, DIGITS[results.scale] + 0.5)
         finish(figure)
