@@ -15,7 +15,7 @@ from lengthwise.paper import figure_priming_absolute as absolute
 from lengthwise.paper import figure_priming_lengths as priming_lengths
 from lengthwise.paper import figure_scaling as scaling
 from lengthwise.paper.artefact import SCALES, Artefact, Record, Results, ScaleName
-from lengthwise.paper.figure_digit_curves import ABSOLUTE, RELATIVE, gap, trained
+from lengthwise.paper.figure_digit_curves import ABSOLUTE, RELATIVE, gap, on_training
 from lengthwise.paper.figure_failures import RUN
 from lengthwise.paper.figure_finetuning_priming import BASE, LEVEL, LONG, SECOND, SHORT, tuned, with_priming
 from lengthwise.paper.records import plan
@@ -391,7 +391,7 @@ def test_the_gap_between_digits_leaves_out_the_first_and_the_last() -> None:
 
 def test_training_curves_keep_the_digits_that_answers_have() -> None:
     points = [{"examples": 32, "train": [0.1, 0.2, 1.0]}, {"examples": 64, "primed": [0.0] * 3}]
-    examples, digits = trained(Results("cpu", {"run": [{"training": points}]}), "run", 2)
+    examples, digits = on_training(Results("cpu", {"run": [{"training": points}]}), "run", 2)
     assert examples == [32]
     assert digits.tolist() == [[[0.1, 0.2]]]
 

@@ -150,6 +150,7 @@ def build_parser() -> Parser:
     paper.add_argument("what", choices=["list", "run", "report"])
     paper.add_argument("artefacts", nargs="*", metavar="ARTEFACT", help="such as table-addition (default: see --all)")
     paper.add_argument("--all", action="store_true", help="run every artefact")
+    paper.add_argument("--only", metavar="TEXT", default="", help="run only settings whose label has this text")
     paper.add_argument("--scale", choices=["smoke", "cpu", "paper"], default="cpu", help="(default: cpu)")
     paper.add_argument("--seeds", type=int, default=3, help="seeds a setting (default: 3)")
     paper.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each (default: 2)")
@@ -352,7 +353,7 @@ def run_paper(chosen: argparse.Namespace) -> None:
             raise UsageError("say which artefacts to run, or --all; `lengthwise paper list` lists them")
         with Display() as display:
             failed = run_artefacts(
-                artefacts, chosen.scale, chosen.seeds, chosen.jobs, results, root, chosen.device, display
+                artefacts, chosen.scale, chosen.seeds, chosen.jobs, results, root, chosen.device, display, chosen.only
             )
         for path, reason in failed.items():
             print(f"failed: {path}: {reason}", file=sys.stderr)

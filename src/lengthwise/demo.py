@@ -19,7 +19,12 @@ Setting = dict[str, Any]
 
 MULTIPLICATION: Setting = {"task": {"kind": "multiplication", "second_digits": 1}, "layout.compact": True}
 PRIMED = 50
-TESTS: Setting = {"evaluation.final_lengths": "3:10", "evaluation.final_examples": 1000, "evaluation.every": 600}
+TESTS: Setting = {
+    "evaluation.final_lengths": "3:10",
+    "evaluation.final_examples": 500,
+    "evaluation.every": 500,
+    "evaluation.examples": 200,
+}
 SMOKE: Setting = {
     "model.preset": "tiny",
     "training.steps": 20,
@@ -31,16 +36,16 @@ SMOKE: Setting = {
 def settings() -> dict[str, Setting]:
     """The five runs by name; those that are compared have the same budget."""
     return {
-        "sum, relative-key": {"task": "addition", "model.position": "relative-key", "training.steps": 2800},
-        "sum, absolute": {"task": "addition", "model.position": "absolute", "training.steps": 2800},
-        "n×1, no priming": {**MULTIPLICATION, "training.steps": 1800},
-        "n×1, primed": {**MULTIPLICATION, "data.priming": {10: PRIMED}, "training.steps": 1800},
+        "sum, relative-key": {"task": "addition", "model.position": "relative-key", "training.steps": 3200},
+        "sum, absolute": {"task": "addition", "model.position": "absolute", "training.steps": 3200},
+        "n×1, no priming": {**MULTIPLICATION, "training.steps": 1500},
+        "n×1, primed": {**MULTIPLICATION, "data.priming": {10: PRIMED}, "training.steps": 1500},
         "n×1, fine-tuned": {
             **MULTIPLICATION,
             "data.train_digits": 10,
             "data.sampling": "exact",
             "data.train_size": PRIMED,
-            "training.steps": 250,
+            "training.steps": 200,
             "evaluation.lengths": "5,6,10",
         },
     }

@@ -17,7 +17,7 @@ POSITION = "position in the answer (1: the largest power of ten)"
 Digits = tuple[list[int], NDArray[np.float64]]  # examples seen, and accuracy (seeds, points, digits)
 
 
-def tested(results: Results, run: str, length: int) -> Digits:
+def on_test(results: Results, run: str, length: int) -> Digits:
     """The accuracy of each digit of the answer on fresh problems, while the model was trained."""
     seeds = [
         [a["digits"] for e in record["curve"] for a in e["evaluation"] if a["length"] == length]
@@ -26,7 +26,7 @@ def tested(results: Results, run: str, length: int) -> Digits:
     return results.curve(run, length)[0], stacked(seeds)
 
 
-def trained(results: Results, run: str, digits: int) -> Digits:
+def on_training(results: Results, run: str, digits: int) -> Digits:
     """The same on the training examples of usual length, for as many digits as their answers have."""
     seeds = [[point for point in record["training"] if "train" in point] for record in results.of(run)]
     examples = [point["examples"] for point in seeds[0]] if seeds else []
@@ -44,7 +44,7 @@ def draw_digits(axis: Any, curves: Digits, most: int) -> None:
 
 def at_short(results: Results, run: str) -> NDArray[np.float64]:
     """The digits' accuracies on problems of the training length: (seeds, points, digits)."""
-    _, digits = tested(results, run, SHORT)
+    _, digits = on_test(results, run, SHORT)
     if not digits.size:
         raise Missing(run)
     return digits
@@ -112,5 +112,5 @@ class FigureDigitCurves(Artefact):
         )
         axes = panels(figure, *titles)
         for axis, run in zip(axes, self.settings(results.scale), strict=True):
-            draw_digits(axis, tested(results, run, SHORT), SHORT + SECOND[results.scale])
+            draw_digits(axis, on_test(results, run, SHORT), SHORT + SECOND[results.scale])
         finish(figure, POSITION)

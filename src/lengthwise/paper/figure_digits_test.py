@@ -4,7 +4,7 @@ from typing import Any
 
 from lengthwise.paper.artefact import Artefact, Results, ScaleName, Setting, artefact
 from lengthwise.paper.drawing import finish, panels
-from lengthwise.paper.figure_digit_curves import POSITION, draw_digits, tested
+from lengthwise.paper.figure_digit_curves import POSITION, draw_digits, on_test
 from lengthwise.paper.figure_finetuning_priming import LONG, SECOND, SMALL_PRODUCTS, primed, with_priming
 
 COUNTS: dict[ScaleName, tuple[int, ...]] = {"smoke": (5, 50), "cpu": (5, 10, 25, 50), "paper": (5, 10, 20, 50)}
@@ -27,5 +27,5 @@ class FigureDigitsTest(Artefact):
         long = LONG[results.scale]
         axes = panels(figure, *(f"{count} primed examples" for count in COUNTS[results.scale]))
         for axis, count in zip(axes, COUNTS[results.scale], strict=True):
-            draw_digits(axis, tested(results, with_priming(count), long), long + SECOND[results.scale])
+            draw_digits(axis, on_test(results, with_priming(count), long), long + SECOND[results.scale])
         finish(figure, POSITION)

@@ -4,7 +4,7 @@ from typing import Any
 
 from lengthwise.paper.artefact import Artefact, Results, ScaleName, Setting, artefact
 from lengthwise.paper.drawing import finish, panels
-from lengthwise.paper.figure_digit_curves import POSITION, draw_digits, trained
+from lengthwise.paper.figure_digit_curves import POSITION, draw_digits, on_training
 from lengthwise.paper.figure_finetuning_priming import SECOND, SHORT, SMALL_PRODUCTS, primed, with_priming
 
 COUNTS: dict[ScaleName, tuple[int, ...]] = {
@@ -31,5 +31,5 @@ class FigureDigitsTraining(Artefact):
         digits = SHORT + SECOND[results.scale]
         axes = panels(figure, *(f"{count} primed examples" for count in COUNTS[results.scale]), columns=3)
         for axis, count in zip(axes, COUNTS[results.scale], strict=True):
-            draw_digits(axis, trained(results, with_priming(count), digits), digits)
+            draw_digits(axis, on_training(results, with_priming(count), digits), digits)
         finish(figure, POSITION)

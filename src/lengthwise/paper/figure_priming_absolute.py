@@ -5,7 +5,7 @@ from typing import Any
 from lengthwise.data import one_length
 from lengthwise.paper.artefact import MARGIN, Artefact, Claim, Grid, Results, ScaleName, Setting, artefact
 from lengthwise.paper.drawing import BLUE, RED, finish, learning_curve, panels, percent
-from lengthwise.paper.figure_digit_curves import POSITION, draw_digits, learned_together, tested
+from lengthwise.paper.figure_digit_curves import POSITION, draw_digits, learned_together, on_test
 from lengthwise.paper.figure_finetuning_priming import (
     LONG,
     SECOND,
@@ -67,5 +67,5 @@ class FigurePrimingAbsolute(Artefact):
             learning_curve(axes[0], results, PRIMED, length, f"{length} digits", colour)
         percent(axes[0])
         for axis, run in zip(axes[1:], (UNPRIMED, PRIMED), strict=True):
-            draw_digits(axis, tested(results, run, SHORT), SHORT + SECOND[results.scale])
+            draw_digits(axis, on_test(results, run, SHORT), SHORT + SECOND[results.scale])
         finish(figure, POSITION, keep=axes[:1])

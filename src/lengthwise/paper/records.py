@@ -22,7 +22,8 @@ class Planned:
     label: str
     seed: int
     experiment: Experiment
-    identity: str  # also that of a run which isn't on disk yet, nor the one that it starts from
+    identity: str
+    origin: str | None  # the identity of the run that it starts from
 
 
 def plan(artefact: Artefact, scale: ScaleName, seeds: range, root: Path, device: str = "cpu") -> Iterator[Planned]:
@@ -35,7 +36,7 @@ def plan(artefact: Artefact, scale: ScaleName, seeds: range, root: Path, device:
             if origin:
                 fields["start_from"] = str(root / origin.name())
             made[label] = configuration.load(None, fields)
-            yield Planned(label, seed, made[label], made[label].identity(origin))
+            yield Planned(label, seed, made[label], made[label].identity(origin), origin and origin.identity())
 
 
 def record_path(results: Path, scale: ScaleName, identity: str) -> Path:

@@ -50,26 +50,35 @@ def run_artefacts(
     root: Path,
     device: str,
     display: Display,
+    only: str = "",
 ) -> dict[Path, str]:
-    """Train what isn't recorded yet and record it; returns the reasons of the runs that failed."""
+    """Train what isn't recorded yet and record it; returns the reasons of the runs that failed.
+
+    `only` restricts it to settings whose label contains the text (and what those start from).
+    """
     wanted: dict[str, list[tuple[Artefact, Planned]]] = {}  # by identity: artefacts share runs
     for artefact in artefacts:
         for planned in plan(artefact, scale, range(seeds), root, device):
             wanted.setdefault(planned.identity, []).append((artefact, planned))
-    runs: dict[Path, str] = {}
-    todo: list[Run] = []
-    needed = [identity for identity in wanted if not recorded(wanted[identity], scale, results)]
-    for identity in needed:
-        run = Run.create(wanted[identity][0][1].experiment, root)
-        runs[run.path] = identity
-        display.labels = {**display.labels, run.path.name: describe(wanted[identity])}
-        todo.append(run)
+    todo: dict[str, Run] = {}
+
+    def need(identity: str) -> None:
+        planned = wanted[identity][0][1]
+        if planned.origin:  # its weights are needed, even if there is a record of it
+            need(planned.origin)
+        todo[identity] = Run.create(planned.experiment, root)
+
+    for identity, uses in wanted.items():
+        if any(only in planned.label for _, planned in uses) and not recorded(uses, scale, results):
+            need(identity)
+    identities = {run.path: identity for identity, run in todo.items()}
+    display.labels = {run.path.name: describe(wanted[identity]) for identity, run in todo.items()}
     failed: dict[Path, str] = {}
-    for run, reason in run_all(todo, jobs, display):
+    for run, reason in run_all(list(todo.values()), jobs, display):
         if reason:
             failed[run.path] = reason
             continue
-        identity = runs[run.path]
+        identity = identities[run.path]
         measures = {a.name: a.measure(p.label, run) for a, p in wanted[identity]}
         measures = {name: measure for name, measure in measures.items() if measure is not None}
         record(run, record_path(results, scale, identity), measures)

@@ -64,4 +64,4 @@ def addition(scale: ScaleName, encoder: str, embedding: str, size: str) -> Setti
     """A run of addition, which other artefacts share."""
     task = {"task": "addition", "data.test_digits": DIGITS[scale]}
     lengths = {"evaluation.lengths": "5:7"} if scale != "paper" else {"evaluation.lengths": "5,6,10,15,20"}
-    return setting(scale, task, lengths, model(scale, encoder, size, embedding), budget(scale, 3000))
+    return setting(scale, task, lengths, model(scale, encoder, size, embedding), budget(scale, 6000))
