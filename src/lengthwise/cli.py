@@ -28,7 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     if not hasattr(chosen, "command"):
         parser.print_help()
         return 0
-    if rest and not getattr(chosen, "takes_keys", False):
+    if hasattr(chosen, "artefacts") and not any(word.startswith("-") for word in rest):
+        chosen.artefacts += rest  # names after options, which argparse doesn't put together
+    elif rest and not getattr(chosen, "takes_keys", False):
         parser.error(f"unrecognised: {' '.join(rest)}")
 
     from lengthwise.errors import UsageError

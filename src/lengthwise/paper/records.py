@@ -36,7 +36,8 @@ def plan(artefact: Artefact, scale: ScaleName, seeds: range, root: Path, device:
             if origin:
                 fields["start_from"] = str(root / origin.name())
             made[label] = configuration.load(None, fields)
-            yield Planned(label, seed, made[label], made[label].identity(origin), origin and origin.identity())
+            from_identity = origin.identity() if origin else None
+            yield Planned(label, seed, made[label], made[label].identity(origin), from_identity)
 
 
 def record_path(results: Path, scale: ScaleName, identity: str) -> Path:
