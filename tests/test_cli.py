@@ -177,6 +177,7 @@ def test_evaluate(trained, capsys):
     assert "doesn't fit the model's layout" in complaint(capsys, "evaluate", str(trained), "--lengths", "11")
     assert "no list of lengths" in complaint(capsys, "evaluate", str(trained), "--lengths", "a:b")
     assert "at least 1 example" in complaint(capsys, "evaluate", str(trained), "--examples", "0")
+    assert "did you mean 'exact'?" in complaint(capsys, "evaluate", str(trained), "--sampling", "exakt")
 
 
 def test_solve(trained, capsys):

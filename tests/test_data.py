@@ -30,7 +30,7 @@ from lengthwise.digits import concatenate
 from lengthwise.errors import UsageError, explain
 from lengthwise.tasks import Addition, Multiplication
 
-SAMPLINGS = ["uniform-length", "uniform-integer", "exact"]
+SAMPLINGS = ["uniform-length", "problem-length", "uniform-integer", "exact"]
 
 
 def rows(examples: Examples) -> list[tuple[str, ...]]:
@@ -134,11 +134,25 @@ def test_samplings(sampling, operand):
     counts = Counter(map(len, numbers.to_text()))
     expected = {
         "uniform-length": dict.fromkeys(range(1, 6), 2000),
+        "problem-length": dict.fromkeys(range(1, 6), 2000),
         "uniform-integer": {n: 9 * 10 ** (n - 1) / 10 for n in range(1, 6)},
         "exact": {5: 10_000},
     }[sampling]
     assert set(counts) <= set(expected)
     assert all(abs(counts[n] - share) <= 5 * share**0.5 for n, share in expected.items())
+
+
+def test_problem_length_is_one_length_for_the_whole_problem():
+    """And uniform-length isn't: its operands' lengths are independent."""
+    for sampling, same in {"problem-length": 1.0, "uniform-length": 0.2}.items():
+        first, second = training_set(train_size=10_000, sampling=sampling).batch(0, 10_000).operands
+        assert abs((first.lengths == second.lengths).mean() - same) < 0.03
+        (block,) = evaluation_set(Addition(), 5, 250, seed=0, sampling=sampling)
+        assert set(block.operands[0].lengths) == {1, 2, 3, 4, 5}
+        assert (block.operands[0].lengths == block.operands[1].lengths).all() == (same == 1.0)
+    task = Multiplication(second_digits=3)
+    _, second = TrainingSet(task, DataConfig(sampling="problem-length"), 0).batch(0, 500).operands
+    assert set(second.lengths) == {3}
 
 
 def test_draw_keeps_each_entrys_own_bound():

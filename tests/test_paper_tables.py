@@ -150,7 +150,7 @@ def test_paper_scale_is_as_the_captions_say(name):
         assert not experiment.layout.compact
         assert experiment.evaluation.final_examples == final_examples
         assert experiment.training.epochs == 15_000
-        assert experiment.data.sampling == ("uniform-length" if "uniform-length" in words else "uniform-integer")
+        assert experiment.data.sampling == next((w for w in words if "-length" in w), "uniform-integer")
         task = experiment.task.model_dump()
         if "no modulus" in planned.label:
             assert task["kind"] == "addition"
@@ -185,10 +185,10 @@ def test_shared_runs_are_trained_once(scale: ScaleName):
     if scale != "paper":  # where the full table goes on to 35 digits, in a wider layout
         full = identities("table-modular-addition-full", scale)
         assert all(full[f"{label} B"] == run for label, run in part_a.items() if label.startswith("c="))
-    reading = "uniform-integer" if scale == "paper" else "uniform-length"
+    reading = "uniform-integer" if scale == "paper" else "problem-length"
     for encoder in ("Transformer", "UTransformer"):
         assert sampling[f"{encoder} {reading}"] == table_1[f"{encoder} RPE_k B"]
-    assert len(set(sampling.values())) == 4
+    assert len(set(sampling.values())) == 6
 
 
 Rows = Mapping[str, Sequence[float | None]]  # percent
@@ -314,7 +314,7 @@ CONTRADICTIONS: dict[str, list[tuple[dict[tuple[str, int], float], list[str]]]] 
         ({("APE", 0): 40}, ["models with absolute embeddings fail"]),
     ],
     "sampling": [
-        ({("Transformer uniform-length", 1): 19}, ["Transformers generalise"]),
+        ({("Transformer problem-length", 1): 19}, ["Transformers generalise"]),
         ({("UTransformer uniform-integer", 1): 6}, ["UTransformers generalise"]),
         ({("UTransformer uniform-integer", 0): 40}, ["UTransformers generalise"]),
     ],

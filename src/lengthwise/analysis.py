@@ -1,4 +1,4 @@
-"""What results say: where models fail, how they learn digit by digit, thresholds, scaling fits, forgetting (§4 and §5).
+"""What results say: where models fail, how they learn digit by digit, thresholds, scaling fits, forgetting (§5 and §6).
 
 Everything here is a pure function of a model, of a run's metrics or of accuracies.
 """
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class FailureStudy(Finding):
-    """Where a model fails on problems of one length (paper, §5.2 and figure 6)."""
+    """Where a model fails on problems of one length (paper, §6.2 and figure 6)."""
 
     length: int
     examples: int
@@ -163,7 +163,7 @@ class Simultaneity(Finding):
 
 
 def simultaneity(curve: Curve, level: float = 0.9, digits: Sequence[int] | None = None) -> Simultaneity | None:
-    """Whether a model learns digits at once or one at a time (paper, §5.1 and §5.3); None if one is never learned.
+    """Whether a model learns digits at once or one at a time (paper, §6.1 and §6.3); None if one is never learned.
 
     The spread is the time between the first and the last digit's reaching the level, as a share of the time until the
     last one's, so that it doesn't depend on the speed of learning. `digits` chooses some, numbered from 1 as they are
@@ -351,7 +351,7 @@ def student_t(degrees: int, confidence: float = 0.95) -> float:
 
 
 def forgetting(before: Accuracy, after: Accuracy) -> Estimate:
-    """The accuracy lost between two evaluations, with Newcombe's interval (paper, §4.1 and figure 3a).
+    """The accuracy lost between two evaluations, with Newcombe's interval (paper, §5.1 and figure 3a).
 
     >>> lost = forgetting(Accuracy(5, 70, 56, ()), Accuracy(5, 80, 48, ()))
     >>> [round(number, 4) for number in (lost.value, lost.low, lost.high)]

@@ -105,9 +105,7 @@ def build_parser() -> Parser:
     evaluate.add_argument("--lengths", help="such as 5:20 or 5,10,20 (default: all that the layout has room for)")
     evaluate.add_argument("--examples", type=int, default=1000, help="problems of each length (default: 1000)")
     evaluate.add_argument("--seed", type=int, default=0, help="of the problems (default: 0)")
-    evaluate.add_argument(
-        "--sampling", default="exact", choices=["exact", "uniform-length", "uniform-integer"], help="of the operands"
-    )
+    evaluate.add_argument("--sampling", default="exact", help="of the operands, as data.sampling (default: exact)")
     evaluate.add_argument("--digits", action="store_true", help="show the accuracy of each digit too")
     evaluate.add_argument("--device", default="cpu", help="cpu, cuda or mps (default: cpu)")
     evaluate.add_argument("--json", action="store_true", help="for scripts")

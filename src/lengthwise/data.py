@@ -1,4 +1,4 @@
-"""Which problems are trained on and tested on: fixed first operands, second operands drawn online, priming (§2.1, §4).
+"""Which problems are trained on and tested on: fixed first operands, second operands drawn online, priming (§2.1, §5).
 
 All randomness comes from named generators that derive from one seed, so that changing one choice (say, the priming)
 leaves the draws of the others as they were, and any batch can be made again from its step alone.
@@ -6,7 +6,7 @@ leaves the draws of the others as they were, and any batch can be made again fro
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 from zlib import crc32
 
 import numpy as np
@@ -15,10 +15,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from lengthwise import digits
 from lengthwise.digits import Numbers
-from lengthwise.errors import UsageError
+from lengthwise.errors import UsageError, nearest
 from lengthwise.tasks import Task
 
-Sampling = Literal["uniform-length", "uniform-integer", "exact"]
+Sampling = Literal["uniform-length", "problem-length", "uniform-integer", "exact"]
 Priming = tuple[tuple[int, int], ...]  # (digits, count) pairs
 
 
@@ -115,8 +115,9 @@ class DataConfig(BaseModel):
     test_digits: int = Field(10, ge=1, description="the most digits that the layout has room for (n_test)")
     train_size: int = Field(5000, ge=1, description="how many first operands there are, primed included (N_train)")
     sampling: Sampling = Field(
-        "uniform-length",
-        description="how training operands are drawn: uniform over lengths, uniform over integers, or full length only",
+        "problem-length",
+        description="how operands are drawn: uniform-length (each of a length from 1 to n), problem-length (one length"
+        " for the whole problem), uniform-integer (from 1 to 10^n − 1) or exact (n digits)",
     )
     priming: Annotated[Priming, BeforeValidator(parse_priming)] = Field(
         (), description="long problems in the training set: 35=50, 34=25,35=25, 6:35=500 or {35: 50}"
@@ -153,9 +154,19 @@ def draw(rng: np.random.Generator, sampling: Sampling, most_digits: NDArray[np.i
     """One positive number for each entry, with at most (or, for `exact`, exactly) so many digits."""
     if sampling == "exact":
         return digits.random_numbers(rng, most_digits)
-    if sampling == "uniform-length":
-        return digits.random_numbers(rng, rng.integers(1, most_digits + 1))
-    return digits.random_below(rng, most_digits)
+    if sampling == "uniform-integer":
+        return digits.random_below(rng, most_digits)
+    return digits.random_numbers(rng, rng.integers(1, most_digits + 1))
+
+
+def draw_rest(rng: np.random.Generator, sampling: Sampling, task: Task, n: int, first: Numbers) -> list[Numbers]:
+    """Second and further operands for problems of up to n digits with these first operands.
+
+    With `problem-length` they are as long as the first operand makes the problem (n doesn't matter then).
+    """
+    if sampling == "problem-length":
+        return [draw(rng, "exact", most) for most in rest_digits(task, first.lengths)]
+    return [draw(rng, sampling, np.full(len(first), most)) for most in task.operand_digits(n)[1:]]
 
 
 @dataclass(frozen=True)
@@ -184,26 +195,21 @@ class TrainingSet:
             parts.append(draw(generator(seed, "priming", length), "exact", np.full(count, length)))
         self.first = digits.concatenate(parts)
         self.primed = np.arange(config.train_size) >= usual
-        self.fixed = self._primed_rest(generator(seed, "priming second operands"), self.first.lengths)
+        self.fixed = draw_rest(generator(seed, "priming second operands"), "problem-length", task, 0, self.first)
 
     def batch(self, step: int, size: int) -> Examples:
         """The examples of one training step; a pure function of the seed and the step."""
         rng = generator(self.seed, "batch", step)
         rows = rng.integers(0, len(self.first), size)
         first, primed = self.first[rows], self.primed[rows]
-        most = self.task.operand_digits(self.config.train_digits)[1:]
-        rest = [draw(rng, self.config.sampling, np.full(size, n)) for n in most]
+        rest = draw_rest(rng, self.config.sampling, self.task, self.config.train_digits, first)
         if primed.any():
             if self.config.priming_second == "fixed":
                 long = [numbers[rows] for numbers in self.fixed]
             else:
-                long = self._primed_rest(generator(self.seed, "primed batch", step), first.lengths)
+                long = draw_rest(generator(self.seed, "primed batch", step), "problem-length", self.task, 0, first)
             rest = [choose(primed, a, b) for a, b in zip(long, rest, strict=True)]
         return example_batch(self.task, (first, *rest), primed)
-
-    def _primed_rest(self, rng: np.random.Generator, lengths: NDArray[np.int64]) -> list[Numbers]:
-        """Second and further operands as evaluation has them, for first operands of these lengths."""
-        return [draw(rng, "exact", most) for most in rest_digits(self.task, lengths)]
 
 
 def rest_digits(task: Task, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -235,9 +241,11 @@ def evaluation_set(
 
     `occasion` tells evaluations apart (the training step): each has a test set of its own.
     """
-    most_digits = task.operand_digits(length)
+    if sampling not in get_args(Sampling):
+        raise UsageError(f"there is no sampling '{sampling}': {nearest(sampling, get_args(Sampling))}")
     for start in range(0, count, BLOCK):
         rng = generator(seed, "evaluation", occasion, length, start)
-        block = [draw(rng, sampling, np.full(BLOCK, n)) for n in most_digits]
+        first = draw(rng, sampling, np.full(BLOCK, length))
+        rest = draw_rest(rng, sampling, task, length, first)
         size = min(BLOCK, count - start)
-        yield example_batch(task, tuple(numbers[:size] for numbers in block), np.zeros(size, bool))
+        yield example_batch(task, tuple(numbers[:size] for numbers in (first, *rest)), np.zeros(size, bool))

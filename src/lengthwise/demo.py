@@ -36,10 +36,10 @@ SMOKE: Setting = {
 def settings() -> dict[str, Setting]:
     """The five runs by name; those that are compared have the same budget."""
     return {
-        "sum, relative-key": {"task": "addition", "model.position": "relative-key", "training.steps": 3200},
-        "sum, absolute": {"task": "addition", "model.position": "absolute", "training.steps": 3200},
-        "n×1, no priming": {**MULTIPLICATION, "training.steps": 1500},
-        "n×1, primed": {**MULTIPLICATION, "data.priming": {10: PRIMED}, "training.steps": 1500},
+        "sum, relative-key": {"task": "addition", "model.position": "relative-key", "training.steps": 2200},
+        "sum, absolute": {"task": "addition", "model.position": "absolute", "training.steps": 2200},
+        "n×1, no priming": {**MULTIPLICATION, "training.steps": 2200},
+        "n×1, primed": {**MULTIPLICATION, "data.priming": {10: PRIMED}, "training.steps": 2200},
         "n×1, fine-tuned": {
             **MULTIPLICATION,
             "data.train_digits": 10,

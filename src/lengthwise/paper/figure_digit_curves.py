@@ -67,7 +67,7 @@ def ends_first(results: Results, run: str) -> bool:
     return bool(min(first, last) > max(middle) + MARGIN)
 
 
-@artefact("figure-digit-curves", "Figure 7", "Learning curves digit by digit")
+@artefact("figure-digit-curves", "§6, Figure 7", "Learning curves digit by digit")
 class FigureDigitCurves(Artefact):
     notes = (
         "The caption says training accuracy, and the text speaks of 5-digit problems. Accuracy is on fresh problems of"
@@ -76,7 +76,7 @@ class FigureDigitCurves(Artefact):
         "Digits are numbered from the left. 6 is the units of a sum only if it has six digits; else it is padding.",
         "The text refers to Figure 7a twice, for absolute and for relative embeddings; the second is read as 7b.",
         "The text has unprimed 5×3 multiplication learned over 1000 epochs (5 million examples) here, and after a few"
-        " hundred thousand examples in §4.2, with priming.",
+        " hundred thousand examples in §5.2, with priming.",
         "How far apart a model learns digits is the largest difference between their accuracies at one time, without"
         f" the first and the last digit. It is smaller than another model's if {100 * APART:.0f} points are between.",
     )

@@ -10,7 +10,7 @@ from lengthwise.paper.figure_finetuning_priming import LONG, SECOND, SMALL_PRODU
 COUNTS: dict[ScaleName, tuple[int, ...]] = {"smoke": (5, 50), "cpu": (5, 10, 25, 50), "paper": (5, 10, 20, 50)}
 
 
-@artefact("figure-digits-test", "Figure 11 (A.5)", "Multiplication: each digit on long test examples, by priming")
+@artefact("figure-digits-test", "A.5, Figure 11", "Multiplication: each digit on long test examples, by priming")
 class FigureDigitsTest(Artefact):
     notes = (
         "Neither the caption nor the text says more than the title; test examples are read as those of the long length."

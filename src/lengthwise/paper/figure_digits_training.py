@@ -14,7 +14,7 @@ COUNTS: dict[ScaleName, tuple[int, ...]] = {
 }
 
 
-@artefact("figure-digits-training", "Figure 10 (A.4)", "Multiplication: each digit on training examples, by priming")
+@artefact("figure-digits-training", "A.4, Figure 10", "Multiplication: each digit on training examples, by priming")
 class FigureDigitsTraining(Artefact):
     notes = (
         "Neither the caption nor the text says more than the title. The numbers of primed examples (5, 10, 15, 20,"

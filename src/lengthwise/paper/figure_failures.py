@@ -83,7 +83,7 @@ def median(counts: Counts) -> int:
     return values[int(np.argmax(passed * 2 >= passed[-1]))]
 
 
-@artefact(NAME, "Figure 6", "Addition: where long sums fail")
+@artefact(NAME, "§6, Figure 6", "Addition: where long sums fail")
 class FigureFailures(Artefact):
     notes = (
         "The caption's model solves 57 % of 20-digit sums, where the best in Table 1 solves 21.3 %. The standard size"

@@ -87,7 +87,7 @@ def short_comes_first(results: Results, label: str) -> bool:
     return level > MARGIN and first < then
 
 
-@artefact("figure-finetuning-priming", "Figure 3", "Multiplication: fine-tuning and train set priming")
+@artefact("figure-finetuning-priming", "§5, Figure 3", "Multiplication: fine-tuning and train set priming")
 class FigureFinetuningPriming(Artefact):
     notes = (
         "How long the paper fine-tunes isn't said. Here every sample size has the same budget: 7.5 million examples at"

@@ -124,7 +124,7 @@ def average(results: Results, run: str) -> float:
     return float(np.mean(seeds))
 
 
-@artefact("figure-priming-ablations", "Figure 4", "Multiplication: how much priming it takes")
+@artefact("figure-priming-ablations", "§5, Figure 4", "Multiplication: how much priming it takes")
 class FigurePrimingAblations(Artefact):
     notes = (
         "The sample needed is interpolated between tested sizes, after isotonic regression over them. The level is 90 %"

@@ -18,7 +18,7 @@ from lengthwise.paper.figure_finetuning_priming import (
 UNPRIMED, PRIMED = "APE, not primed", "APE, primed with 500"
 
 
-@artefact("figure-priming-absolute", "Figure 9 (A.3)", "Multiplication with absolute embeddings: priming")
+@artefact("figure-priming-absolute", "A.3, Figure 9", "Multiplication with absolute embeddings: priming")
 class FigurePrimingAbsolute(Artefact):
     notes = (
         "ε = 10 % of the training set, 500 examples, is primed. Digit curves are on fresh problems of 5 digits, see"

@@ -38,7 +38,7 @@ def even_and_odd(results: Results) -> tuple[float, float]:
     return even, odd
 
 
-@artefact("figure-priming-lengths", "Figure 5", "Multiplication: priming for all lengths")
+@artefact("figure-priming-lengths", "§5, Figure 5", "Multiplication: priming for all lengths")
 class FigurePrimingLengths(Artefact):
     notes = (
         "The distribution of priming lengths is only a picture in the paper; here it grows linearly with the length.",

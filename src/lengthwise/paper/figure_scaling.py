@@ -71,7 +71,7 @@ def every_encoder(verdicts: Iterable[bool]) -> bool:
     return all(list(verdicts))  # asks all, so that what is missing is noticed
 
 
-@artefact("figure-scaling", "Figure 2", "Addition: how far models extrapolate, by width and by depth")
+@artefact("figure-scaling", "§3, Figure 2", "Addition: how far models extrapolate, by width and by depth")
 class FigureScaling(Artefact):
     notes = (
         "The caption gives the standard size as d_model = 16; it is read as 1024, with one dimension varied at a time.",

@@ -11,7 +11,7 @@ def relative_generalises(results: Results, encoder: str) -> bool:
     return results.mean(f"{encoder} RPE_k B", 6) > results.mean(f"{encoder} APE B", 6) + MARGIN
 
 
-@artefact("table-addition", "Table 1", "Addition: encoder, size and position embedding")
+@artefact("table-addition", "§3, Table 1", "Addition: encoder, size and position embedding")
 class TableAddition(Table):
     lengths = {"smoke": (6, 7, 8, 8), "cpu": (6, 7, 8, 10), "paper": (6, 10, 15, 20)}
     published = {
@@ -64,4 +64,4 @@ def addition(scale: ScaleName, encoder: str, embedding: str, size: str) -> Setti
     """A run of addition, which other artefacts share."""
     task = {"task": "addition", "data.test_digits": DIGITS[scale]}
     lengths = {"evaluation.lengths": "5:7"} if scale != "paper" else {"evaluation.lengths": "5,6,10,15,20"}
-    return setting(scale, task, lengths, model(scale, encoder, size, embedding), budget(scale, 6000))
+    return setting(scale, task, lengths, model(scale, encoder, size, embedding), budget(scale, 3000))

@@ -28,7 +28,7 @@ def trained_positions_only(results: Results) -> bool:
     return bool(by_digit[:TRAINED].mean() >= 0.9 and by_digit[TRAINED:].mean() <= 0.5)
 
 
-@artefact("table-elementwise", "Appendix A.2", "Element-wise addition, and its digitwise accuracy with APE")
+@artefact("table-elementwise", "A.2, table and Figure 8", "Element-wise addition, and its digitwise accuracy with APE")
 class TableElementwise(Table):
     lengths = {"smoke": (5, 6, 7, 8, 8), "cpu": (5, 6, 7, 8, 10), "paper": (5, 6, 10, 15, 20)}
     published = {

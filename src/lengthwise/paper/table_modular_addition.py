@@ -13,7 +13,7 @@ def third(results: Results) -> int:
     return TableModularAddition.lengths[results.scale][2]
 
 
-@artefact("table-modular-addition", "Table 2a", "Modular addition, c = 100 and 1000")
+@artefact("table-modular-addition", "§4, Table 2a", "Modular addition, c = 100 and 1000")
 class TableModularAddition(Table):
     lengths = {"smoke": (5, 6, 7, 8, 8), "cpu": (5, 6, 7, 8, 10), "paper": (5, 6, 10, 15, 20)}
     published = {

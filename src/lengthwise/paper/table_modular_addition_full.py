@@ -12,7 +12,7 @@ def hard_is_not_learnt(results: Results, size: str) -> bool:
     return all(results.mean(f"c={c} {pe} {size}", 5) < 0.5 for c in HARD for pe in EMBEDDINGS)
 
 
-@artefact("table-modular-addition-full", "Appendix A.1, first table", "Modular addition, c = 100, 1000, 128 and 101")
+@artefact("table-modular-addition-full", "A.1, full modular addition", "Modular addition, c = 100, 1000, 128 and 101")
 class TableModularAdditionFull(Table):
     lengths = {"smoke": (5, 6, 7, 8, 8), "cpu": (5, 6, 7, 8, 10), "paper": (5, 10, 20, 30, 35)}
     published = {f"c={c} {pe} {size}": (None,) * 5 for c in EASY + HARD for pe in EMBEDDINGS for size in "BL"}

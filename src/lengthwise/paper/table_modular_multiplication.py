@@ -10,7 +10,7 @@ def third(results: Results) -> int:
     return TableModularMultiplication.lengths[results.scale][2]
 
 
-@artefact("table-modular-multiplication", "Table 2b", "Modular multiplication, c = 100 and 1000")
+@artefact("table-modular-multiplication", "§4, Table 2b", "Modular multiplication, c = 100 and 1000")
 class TableModularMultiplication(Table):
     lengths = {"smoke": (5, 6, 7, 8, 8), "cpu": (5, 6, 7, 8, 10), "paper": (5, 10, 20, 30, 35)}
     published = {

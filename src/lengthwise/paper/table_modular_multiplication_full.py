@@ -17,7 +17,7 @@ def longest(results: Results) -> int:
 
 @artefact(
     "table-modular-multiplication-full",
-    "Appendix A.1, second table",
+    "A.1, full modular multiplication",
     "Modular multiplication, c = 100, 1000, 128 and 101",
 )
 class TableModularMultiplicationFull(Table):

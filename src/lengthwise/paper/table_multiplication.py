@@ -13,7 +13,7 @@ def learnt_but_fails(results: Results, label: str, length: int) -> bool:
     return results.mean(label, 5) >= 0.5 and results.mean(label, length) <= 0.05
 
 
-@artefact("table-multiplication", "Table 3", "Multiplication by 1, 2 and 3 digits")
+@artefact("table-multiplication", "§5, Table 3", "Multiplication by 1, 2 and 3 digits")
 class TableMultiplication(Table):
     lengths = {"smoke": (5, 6, 7), "cpu": (5, 6, 7), "paper": (5, 6, 7)}
     published = {
