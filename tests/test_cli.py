@@ -72,6 +72,7 @@ def complaint(capsys, *words: str) -> str:
         ("nowhere.yaml", "can't read the configuration nowhere.yaml"),
         ("--model.width=64 stray", "'stray' is neither"),
         ("--seed -1", "seed is -1"),
+        ("--threads 3000", "threads is 3000, but this machine has"),
     ],
 )
 def test_a_bad_configuration_is_refused_in_one_sentence(words, part, capsys, tmp_path, monkeypatch):

@@ -21,6 +21,8 @@ def prepare(device: str, threads: int) -> torch.device:
     if not available.get(backend, False):
         have = ", ".join(name for name, there in available.items() if there)
         raise UsageError(f"device '{device}' isn't available here; available: {have}")
+    if threads > (cores := os.cpu_count() or 1):
+        raise UsageError(f"threads is {threads}, but this machine has {cores} cores")
     torch.set_num_threads(threads)
     keep_memory()
     return torch.device(device)

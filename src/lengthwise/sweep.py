@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import queue
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from lengthwise.display import Display
 from lengthwise.errors import UsageError
 from lengthwise.runs import Run
 from lengthwise.training import train
+
+SECONDS_BETWEEN_MESSAGES = 0.3
 
 
 class Worker:
@@ -100,13 +103,13 @@ def work(orders: Any, messages: Any) -> None:
         except EOFError:  # the parent has no more, or is gone
             return
         try:
-            told = float("inf")
+            told = 0.0
             for progress in train(Run(path)):
                 if os.getppid() != parent:  # it was killed: save and stop, as for Ctrl-C
                     os.kill(os.getpid(), signal.SIGTERM)
-                if progress.seconds_left < told - 0.5 or progress.step == progress.steps:
+                if time.monotonic() - told >= SECONDS_BETWEEN_MESSAGES or progress.step == progress.steps:
                     messages.put((path, progress))
-                    told = progress.seconds_left
+                    told = time.monotonic()
             messages.put((path, None))
         except KeyboardInterrupt:
             messages.put((path, "interrupted"))
