@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lengthwise
@@ -72,6 +73,17 @@ def complaint(capsys, *words: str) -> str:
         ("nowhere.yaml", "can't read the configuration nowhere.yaml"),
         ("--model.width=64 stray", "'stray' is neither"),
         ("--seed -1", "seed is -1"),
+        ("--training.steps", "--training.steps needs a value"),
+        ("--model.width= --seed 1", "--model.width needs a value"),
+        ("--modle.width 64", "there is no key 'modle': did you mean 'model'?"),
+        ("--model tiny --model.width 64", "model is 'tiny'"),
+        ("--training.betas [1,2]", "training.betas.0 is 1"),
+        ("--training.learning_rate inf", "training.learning_rate is"),
+        ("--model.preset [1]", "there is no preset '[1]'"),
+        ("--evaluation.lengths 1:999999999999", "no list of lengths"),
+        ("--name ..", "a run's name is made of"),
+        ("--name a/b", "a run's name is made of"),
+        ("--device cpu:x", "device 'cpu:x' isn't available here"),
         ("--threads 3000", "threads is 3000, but this machine has"),
     ],
 )
@@ -120,6 +132,34 @@ def test_missing_and_damaged_files_are_named(run, capsys):
     assert "model.safetensors" in complaint(capsys, "evaluate", str(run))
     assert "there is no run" in complaint(capsys, "evaluate", str(run / "nothing"))
     assert "there is no run" in complaint(capsys, "resume", str(run / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("metrics.jsonl", "x\n"),
+        ("metrics.jsonl", "[]\n"),
+        ("metrics.jsonl", '{"a": 1}\n'),
+        ("result.json", "{}"),
+        ("result.json", '{"evaluation": [{}]}'),
+        ("config.yaml", "task: 5"),
+    ],
+)
+def test_a_damaged_run_is_named_and_hides_no_other(run, file, content, capsys):
+    shutil.copytree(run, run.parent / "good")
+    (run / file).write_text(content)
+    assert main(["runs", "--runs", str(run.parent), "--json"]) == 0
+    good, bad = json.loads(capsys.readouterr().out)
+    assert (good["status"], bad["status"]) == ("finished", "damaged")
+    assert str(run / file) in bad["reason"]
+
+
+def test_again_deletes_only_what_training_made(run):
+    (run / "notes.md").write_text("mine")
+    (run / "figures").mkdir()
+    assert main(["train", "--runs", str(run.parent), "--name", "run", *QUICK, "--again"]) == 0
+    assert (run / "notes.md").read_text() == "mine"
+    assert (run / "model.safetensors").exists()
 
 
 def test_a_damaged_checkpoint_is_named_and_kept(run, capsys):
@@ -227,8 +267,30 @@ def test_fine_tuning_starts_from_the_other_run(trained, tmp_path, capsys):
     assert main(arguments) == 0
     before, after = Run(trained).load().state_dict(), Run(tmp_path / "tuned").load().state_dict()
     assert max((before[name] - after[name]).abs().max().item() for name in before) < 1e-8
+    for made in ("result.json", "model.safetensors"):  # as if it had been stopped, and what it starts from moved
+        (tmp_path / "tuned" / made).unlink()
+    config = tmp_path / "tuned" / "config.yaml"
+    config.write_text(config.read_text().replace(str(trained), str(trained.parent / "elsewhere")))
+    assert "there is no run at" in complaint(capsys, "resume", str(tmp_path / "tuned"))  # it has no checkpoint either
     other = ["train", "--runs", str(tmp_path), "--start_from", str(trained), *QUICK, "--model.heads", "4"]
     assert "whose model.heads is 2 instead of 4" in complaint(capsys, *other)
+
+
+def test_misuse_of_the_library_is_told_in_one_sentence(trained):
+    model = lengthwise.load(trained)
+    for misuse, part in [
+        (lambda: lengthwise.train(5), "an experiment is a mapping"),
+        (lambda: lengthwise.train({"modle": {}}), "did you mean 'model'?"),
+        (lambda: lengthwise.load(None), "a path or a Hub id"),
+        (lambda: lengthwise.load(trained, device="gpu"), "isn't available here"),
+        (lambda: lengthwise.evaluate(model, lengths=[5.5]), "whole numbers"),
+        (lambda: lengthwise.evaluate(model, examples="many"), "whole numbers"),
+        (lambda: model.solve([5]), "is no problem"),
+    ]:
+        with pytest.raises(lengthwise.UsageError, match=part):
+            misuse()
+    assert [a.length for a in lengthwise.evaluate(model, lengths=np.arange(5, 7), examples=5)] == [5, 6]
+    assert lengthwise.train({"model.preset": "tiny", "training.steps": 1}, root=trained.parent, progress=False).result
 
 
 def test_every_command_has_help_with_an_example(capsys):

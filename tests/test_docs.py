@@ -50,7 +50,14 @@ def test_every_command_runs(document, tmp_path):
             before, _, after = source.partition(marker)
             (package / file).write_text(before + code + "\n\n" + marker + after)
     commands = [line for block in blocks(document, "bash") for line in block.replace("\\\n", " ").splitlines()]
-    run_commands(commands, tmp_path, package)
+    run_commands(commands + table_commands(document), tmp_path, package)
+
+
+def table_commands(document: Path) -> list[str]:
+    """The commands in a table's first column; those that train for long are tested at smoke scale elsewhere."""
+    listed = re.findall(r"^\| `(lengthwise [^`]*)`", document.read_text(), re.MULTILINE)
+    listed = [re.sub(r" \[.*?\]", "", command).replace("RUN", "runs/tour") for command in listed]
+    return [command for command in listed if not re.search(r"train$|demo|paper run", command)]
 
 
 def test_python_in_the_readme_runs(tmp_path):

@@ -85,6 +85,20 @@ def test_stopped_by_signal_saves_and_says_how_to_go_on(uninterrupted, tmp_path, 
     assert outcome(tmp_path / "run") == uninterrupted
 
 
+def test_ctrl_c_stops_the_final_test_too(tmp_path):
+    command = [*train_command(tmp_path), "--evaluation.final_examples", "1000000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and '"step": 400' in metrics.read_text()):
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "saved; go on with" in told
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
 def test_a_checkpoint_is_whole_or_absent(tmp_path):
     """What a kill in the middle of writing leaves behind is neither read nor in the way."""
     process = start(tmp_path)

@@ -9,7 +9,7 @@ lengthwise.evaluate(model, lengths="5:10", examples=1000)
 
 from typing import Any
 
-__all__ = ["evaluate", "load", "train"]
+__all__ = ["Experiment", "UsageError", "evaluate", "load", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from lengthwise import api
 
         return getattr(api, name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("lengthwise")
     raise AttributeError(f"module 'lengthwise' has no attribute '{name}'")

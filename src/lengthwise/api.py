@@ -1,11 +1,13 @@
 """What a script or a notebook calls: train, load, evaluate."""
 
+import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from lengthwise import experiment as configuration
+from lengthwise import machine
 from lengthwise.display import Display
 from lengthwise.errors import UsageError
 from lengthwise.evaluation import evaluate
@@ -14,7 +16,7 @@ from lengthwise.runs import Run
 from lengthwise.solver import Solver
 from lengthwise.training import train as steps
 
-__all__ = ["evaluate", "load", "resume", "train"]
+__all__ = ["Experiment", "UsageError", "evaluate", "load", "resume", "train"]
 
 
 def train(
@@ -49,6 +51,9 @@ def resume(run: Run, progress: bool = True) -> Run:
 
 def load(source: str | Path, device: str = "cpu") -> Solver:
     """A trained model, from a run's directory, a directory of `save_pretrained`, or a repository on the Hub."""
+    if not isinstance(source, str | Path) or not str(source):
+        raise UsageError(f"a model is loaded from a path or a Hub id, not from {source!r}")
+    machine.find_device(device)
     path = Path(source)
     if (path / CONFIG).is_file():
         return Run(path).load(device)
@@ -60,8 +65,10 @@ def load(source: str | Path, device: str = "cpu") -> Solver:
             if not (path / needed).is_file():
                 raise UsageError(f"{path} has no {needed}")
     try:
-        solver: Solver = Solver.from_pretrained(str(source), map_location=device)
+        with redirect_stdout(sys.stderr):  # where the Hub's client tells what it does
+            solver: Solver = Solver.from_pretrained(str(source), map_location=device)
     except Exception as error:  # whatever the Hub's client or a damaged file makes of it
         reason = str(error).strip().partition("\n")[0]
-        raise UsageError(f"can't load '{source}', neither from here nor from the Hub: {reason}") from None
+        place = f"{path / 'model.safetensors'} or its config.json is damaged" if path.exists() else "not on the Hub"
+        raise UsageError(f"can't load '{source}', {place}: {reason}") from None
     return solver.to(device).eval()

@@ -46,9 +46,22 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("lengthwise: stopped", file=sys.stderr)
         return 130
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        reason = str(error).partition("\n")[0]
+        print(f"lengthwise: this needs more memory than the machine has: {reason}", file=sys.stderr)
+        return 2
     except BrokenPipeError:  # as in `lengthwise runs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def natural(text: str) -> int:
+    """A whole number ≥ 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 up")
+    return int(text)
 
 
 def build_parser() -> Parser:
@@ -93,6 +106,7 @@ def build_parser() -> Parser:
     resume = add("resume", run_resume, "go on with a run that was stopped", "lengthwise resume runs/my-run")
     resume.add_argument("run", metavar="RUN")
     resume.add_argument("--device", help="go on there: cpu, cuda or mps")
+    resume.add_argument("--threads", type=int, help="CPU threads to go on with")
     root(resume)
 
     evaluate = add(
@@ -104,7 +118,7 @@ def build_parser() -> Parser:
     evaluate.add_argument("run", metavar="RUN", help="a run, a saved model or a repository on the Hub")
     evaluate.add_argument("--lengths", help="such as 5:20 or 5,10,20 (default: all that the layout has room for)")
     evaluate.add_argument("--examples", type=int, default=1000, help="problems of each length (default: 1000)")
-    evaluate.add_argument("--seed", type=int, default=0, help="of the problems (default: 0)")
+    evaluate.add_argument("--seed", type=natural, default=0, help="of the problems (default: 0)")
     evaluate.add_argument("--sampling", default="exact", help="of the operands, as data.sampling (default: exact)")
     evaluate.add_argument("--digits", action="store_true", help="show the accuracy of each digit too")
     evaluate.add_argument("--device", default="cpu", help="cpu, cuda or mps (default: cpu)")
@@ -199,28 +213,27 @@ def run_train(chosen: argparse.Namespace) -> None:
 
 def run_resume(chosen: argparse.Namespace) -> None:
     run = find_run(chosen)
-    if chosen.device:
-        run.experiment = run.experiment.model_copy(update={"device": chosen.device})
+    moved = {key: value for key in ("device", "threads") if (value := getattr(chosen, key)) is not None}
+    run.experiment = run.experiment.model_copy(update=moved)
     finish(run)
 
 
 def finish(run: "Run") -> None:
     """Train a run to its end, and say what came out or how to go on."""
     from lengthwise import api
-    from lengthwise.display import percent
 
     if run.result is not None:
-        print(f"{run.path} has finished already (--again trains it again)")
+        print(f"{run.path} has finished already (`lengthwise train … --again` trains it again)")
     else:
         print(f"{run.path}: {run.experiment.steps} steps", file=sys.stderr)
         try:
             api.resume(run)
         except KeyboardInterrupt:
-            print(f"\nsaved; go on with: lengthwise resume {run.path}", file=sys.stderr)
+            saved = "saved; " if run.checkpoint.exists() else ""
+            print(f"\n{saved}go on with: lengthwise resume {run.path}", file=sys.stderr)
             raise
     assert run.result is not None
-    rows = [[a["length"], percent(a["exact_match"]), interval(a), a["examples"]] for a in run.result["evaluation"]]
-    print_table(["digits", "exact match", "95 % interval", "problems"], rows)
+    print_accuracies(run.result["evaluation"])
     print(f'try it: lengthwise solve {run.path} "{example_problem(run)}"')
 
 
@@ -229,7 +242,6 @@ def run_evaluate(chosen: argparse.Namespace) -> None:
 
     from lengthwise import api, machine
     from lengthwise.data import BLOCK, evaluation_set
-    from lengthwise.display import percent
     from lengthwise.evaluation import accuracy, check_lengths
 
     machine.prepare(chosen.device, os.cpu_count() or 1)
@@ -249,13 +261,7 @@ def run_evaluate(chosen: argparse.Namespace) -> None:
     if chosen.json:
         print(json.dumps(results, indent=2))
         return
-    rows = [[a["length"], percent(a["exact_match"]), interval(a), a["examples"]] for a in results]
-    headings = ["digits", "exact match", "95 % interval", "problems"]
-    if chosen.digits:
-        headings.append("each symbol of the answer, as written (%)")
-        for row, a in zip(rows, results, strict=True):
-            row.append(" ".join(f"{100 * share:.0f}" for share in a["digits"]))
-    print_table(headings, rows)
+    print_accuracies(results, chosen.digits)
 
 
 def run_solve(chosen: argparse.Namespace) -> None:
@@ -282,7 +288,7 @@ def run_analyze(chosen: argparse.Namespace) -> None:
 
     run = find_run(chosen)
     data = run.experiment.data
-    length = chosen.length or min(data.train_digits + 1, data.test_digits)
+    length = min(data.train_digits + 1, data.test_digits) if chosen.length is None else chosen.length
     study = failure_study(run.load(), length, chosen.examples)
     tested = learning_curves(run.metrics(), run.experiment).tested
     learned = {
@@ -396,6 +402,10 @@ def listing(what: str) -> list[dict[str, Any]]:
 
 def find_model(chosen: argparse.Namespace) -> Path | str:
     """A run may be named without its directory."""
+    from lengthwise.errors import UsageError
+
+    if not chosen.run.strip():
+        raise UsageError("say which run; `lengthwise runs` lists them")
     inside = Path(chosen.runs) / chosen.run
     return inside if not Path(chosen.run).exists() and inside.exists() else chosen.run
 
@@ -413,8 +423,17 @@ def example_problem(run: "Run") -> str:
     return f" {task.symbol} ".join(["9" * first, *("123456789"[: min(n, 9)] for n in rest)])
 
 
-def interval(accuracy: dict[str, Any]) -> str:
-    return f"{100 * accuracy['low']:.1f}–{100 * accuracy['high']:.1f} %"
+def print_accuracies(accuracies: list[dict[str, Any]], with_digits: bool = False) -> None:
+    from lengthwise.display import percent
+
+    headings = ["digits", "exact match", "95 % interval", "problems"]
+    rows = []
+    for a in accuracies:
+        interval = f"{100 * a['low']:.1f}–{100 * a['high']:.1f} %"
+        rows.append([a["length"], percent(a["exact_match"]), interval, a["examples"]])
+        if with_digits:
+            rows[-1].append(" ".join(f"{100 * share:.0f}" for share in a["digits"]))
+    print_table([*headings, "each symbol of the answer, as written (%)"] if with_digits else headings, rows)
 
 
 def stderr() -> Any:

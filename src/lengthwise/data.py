@@ -20,6 +20,7 @@ from lengthwise.tasks import Task
 
 Sampling = Literal["uniform-length", "problem-length", "uniform-integer", "exact"]
 Priming = tuple[tuple[int, int], ...]  # (digits, count) pairs
+MOST_LENGTHS = 1_000_000  # in a range
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
@@ -33,9 +34,9 @@ def parse_lengths(value: object) -> list[int]:
     >>> parse_lengths("5,6:10,20:30:5")
     [5, 6, 7, 8, 9, 10, 20, 25, 30]
     """
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return [value]
-    if isinstance(value, Iterable) and not isinstance(value, str):
+    if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
         return list(value)
     if not isinstance(value, str):
         raise UsageError(f"{value!r} is no list of lengths such as 5:10 or [5, 6, 10]")
@@ -44,7 +45,7 @@ def parse_lengths(value: object) -> list[int]:
         try:
             bounds = [int(number) for number in part.split(":")]
             low, high, step = bounds + [bounds[0], 1][len(bounds) - 1 :]
-            if low > high or step < 1:
+            if low > high or step < 1 or high - low > MOST_LENGTHS:
                 raise ValueError
             lengths += range(low, high + 1, step)
         except ValueError:

@@ -146,9 +146,6 @@ def conclusions(accuracies: dict[str, Accuracies]) -> list[str]:
     def share(name: str, length: int) -> str:
         return percent(accuracies[name][length]["exact_match"])
 
-    def above(a: tuple[str, int], b: tuple[str, int]) -> bool:
-        return bool(accuracies[a[0]][a[1]]["low"] > accuracies[b[0]][b[1]]["high"])
-
     relative, absolute = "sum, relative-key", "sum, absolute"
     plain, primed, tuned = "n×1, no priming", "n×1, primed", "n×1, fine-tuned"
     six = (
@@ -163,22 +160,31 @@ def conclusions(accuracies: dict[str, Accuracies]) -> list[str]:
         f" and takes 5 digits from {share(plain, 5)} to {share(tuned, 5)}"
     )
     return [
-        f"{six}. "
-        + (
-            "Only relative embeddings carry over to a length that was never trained."
-            if above((relative, 6), (absolute, 6))
-            else "Here that shows no advantage of relative embeddings."
-        ),
-        f"{ten}. "
-        + (
-            "A handful of long examples is enough for the model to learn the length."
-            if above((primed, 10), (plain, 10))
-            else "Here that shows no effect of priming."
-        ),
-        f"{forgets}. "
-        + (
-            "Fine-tuning forgets; priming doesn't."
-            if above((plain, 5), (tuned, 5)) and above((primed, 5), (tuned, 5))
-            else "Here that shows no forgetting."
-        ),
+        f"{six}. {verdict_on_embeddings(accuracies[relative], accuracies[absolute])}",
+        f"{ten}. {verdict_on_priming(accuracies[plain], accuracies[primed])}",
+        f"{forgets}. {verdict_on_forgetting(accuracies[plain], accuracies[primed], accuracies[tuned])}",
     ]
+
+
+def verdict_on_embeddings(relative: Accuracies, absolute: Accuracies) -> str:
+    if relative[6]["low"] <= absolute[6]["high"]:
+        return "Here that shows no advantage of relative embeddings."
+    if absolute[5]["low"] > 0.5 and absolute[6]["high"] < 0.1:
+        return "Only relative embeddings carry over to a length that was never trained."
+    return "Relative embeddings do better at a length that was never trained."
+
+
+def verdict_on_priming(plain: Accuracies, primed: Accuracies) -> str:
+    if primed[10]["low"] <= plain[10]["high"]:
+        return "Here that shows no effect of priming."
+    if primed[10]["low"] > 0.3:
+        return "A handful of long examples is enough for the model to learn the length."
+    return "A handful of long examples helps the model to learn the length."
+
+
+def verdict_on_forgetting(plain: Accuracies, primed: Accuracies, tuned: Accuracies) -> str:
+    if plain[5]["low"] <= tuned[5]["high"]:
+        return "Here that shows no forgetting."
+    if primed[5]["low"] > tuned[5]["high"] and primed[5]["high"] >= plain[5]["low"]:
+        return "Fine-tuning forgets; priming doesn't."
+    return "Fine-tuning forgets."

@@ -1,6 +1,7 @@
 """Exact-match and per-digit accuracy by length, with confidence intervals."""
 
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +94,10 @@ def evaluate(
 def check_lengths(model: Solver, lengths: str | Sequence[int] | None, examples: int) -> list[int]:
     """The lengths to test, all of which the model's layout has room for."""
     chosen = parse_lengths(lengths) if lengths is not None else list(range(1, model.layout.digits + 1))
+    try:
+        chosen, examples = [operator.index(length) for length in chosen], operator.index(examples)
+    except TypeError:
+        raise UsageError(f"lengths and examples are whole numbers, not {lengths!r} and {examples!r}") from None
     if examples < 1:
         raise UsageError(f"an evaluation needs at least 1 example a length, not {examples}")
     room = model.layout.digits

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from lengthwise.data import DataConfig, Sampling, parse_lengths
-from lengthwise.errors import UsageError, explain, nearest
+from lengthwise.errors import UsageError, explain
 from lengthwise.layout import Layout, LayoutConfig
 from lengthwise.model import ModelConfig
 from lengthwise.positions import POSITIONS
@@ -20,12 +21,13 @@ from lengthwise.tasks import TASKS, AnyTask
 
 CONFIG = "config.yaml"  # in a run's directory
 Lengths = Annotated[list[int], BeforeValidator(parse_lengths)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class TrainingConfig(BaseModel):
     """How long and how a model is trained. The budget is one of `steps`, `epochs` and `examples`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     steps: int | None = Field(None, ge=1, description="the budget in steps; 3000 if no budget is given")
     epochs: float | None = Field(None, gt=0, description="the budget in passes over data.train_size examples")
@@ -34,7 +36,7 @@ class TrainingConfig(BaseModel):
     learning_rate: float = Field(2e-3, gt=0, description="AdamW's, at its highest")
     warmup_steps: int = Field(100, ge=0, description="steps over which the learning rate rises")
     schedule: Literal["cosine", "constant"] = Field("cosine", description="the learning rate after the warm-up")
-    betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW's")
+    betas: tuple[Beta, Beta] = Field((0.9, 0.98), description="AdamW's")
     weight_decay: float = Field(0.01, ge=0, description="AdamW's")
     clip: float | None = Field(1.0, gt=0, description="the largest norm of a gradient; null: no limit")
     log_every: int = Field(50, ge=1, description="steps between records of the loss")
@@ -51,7 +53,7 @@ class TrainingConfig(BaseModel):
 class EvaluationConfig(BaseModel):
     """What a model is tested on, now and then during training and at its end."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     every: int = Field(500, ge=1, description="steps between evaluations")
     lengths: Lengths | None = Field(None, description="tested during training; null: train, train + 1, test digits")
@@ -64,7 +66,7 @@ class EvaluationConfig(BaseModel):
 class Experiment(BaseModel):
     """All that a run is made of."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     task: AnyTask = Field("addition", validate_default=True)
     layout: LayoutConfig = LayoutConfig()
@@ -152,12 +154,22 @@ class Experiment(BaseModel):
 def parse(fields: Mapping[str, Any]) -> Experiment:
     """An experiment from plain nested mappings; what is wrong with them is told in one sentence."""
     try:
-        return Experiment.model_validate(with_default_kinds(fields))
+        return Experiment.model_validate(with_default_kinds(nested(fields)))
     except ValidationError as error:
         unknown = next((e for e in error.errors() if e["type"] == "extra_forbidden"), None)
         if unknown:
             raise UsageError(unknown_key(".".join(map(str, unknown["loc"])))) from None
         raise UsageError(explain(error)) from None
+
+
+def nested(fields: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Nested mappings from some that may have dotted keys: {"model.width": 64} is {"model": {"width": 64}}."""
+    if not isinstance(fields, Mapping):
+        raise UsageError(f"an experiment is a mapping of keys such as task and model, not {fields!r}")
+    result: dict[str, Any] = {}
+    for key, value in [*fields.items(), *(overrides or {}).items()]:
+        set_key(result, str(key), value)
+    return result
 
 
 def with_default_kinds(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,16 +190,15 @@ def with_default_kinds(fields: Mapping[str, Any]) -> dict[str, Any]:
 def unknown_key(key: str) -> str:
     known = [known for known, *_ in keys()]
     leaves = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
-    hint = f"did you mean '{leaves[0]}'?" if len(leaves) == 1 else nearest(key, known)
-    return f"there is no key '{key}': {hint}"
+    known += {k.rpartition(".")[0] for k in known if "." in k}  # the sections
+    close = leaves if len(leaves) == 1 else get_close_matches(key, known, n=1, cutoff=0.0)
+    return f"there is no key '{key}': did you mean '{close[0]}'?"
 
 
 def load(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Experiment:
     """An experiment from a YAML file (or the defaults), changed by dotted keys: {"model.width": 64}."""
     fields = read_yaml(Path(path)) if path is not None else {}
-    for key, value in (overrides or {}).items():
-        set_key(fields, key, value)
-    return parse(fields)
+    return parse(nested(fields, overrides))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -203,11 +214,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def set_key(fields: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key; a name given for a choice makes way for its options: `position: alibi` for `position.clip`."""
+    """Set a dotted key; a name given for a choice makes way for its options: `task: addition`, then `task.operands`."""
     *parents, leaf = key.split(".")
     for parent in parents:
-        inner = fields.get(parent)
-        fields[parent] = dict(inner) if isinstance(inner, dict) else {"kind": inner} if isinstance(inner, str) else {}
+        inner = fields.get(parent, {})
+        if isinstance(inner, str) and parent in ("task", "position"):
+            inner = {"kind": inner}
+        if not isinstance(inner, Mapping):
+            raise UsageError(f"'{key}' can't be set, since {parent} is {inner!r}")
+        fields[parent] = dict(inner)
         fields = fields[parent]
     fields[leaf] = value
 
@@ -225,10 +240,20 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
         if not word.startswith("--") or word == "--":
             raise UsageError(f"'{word}' is neither a configuration file nor a key such as --model.width")
         key, equals, text = word[2:].partition("=")
-        if not equals:
-            text = words.pop(0) if words and not words[0].startswith("--") else "true"
-        overrides[key.replace("-", "_")] = scalar(text)
+        key = key.replace("-", "_")
+        if not equals and words and not words[0].startswith("--"):
+            text = words.pop(0)
+        elif not equals and key in switches():
+            text = "true"
+        if not text.strip():
+            raise UsageError(f"--{key} needs a value")
+        overrides[key] = scalar(text)
     return overrides
+
+
+def switches() -> set[str]:
+    """The keys that are true or false, which need no value to be true."""
+    return {key for key, default, _ in keys() if default in ("true", "false")}
 
 
 def scalar(text: str) -> Any:

@@ -16,22 +16,30 @@ from lengthwise.errors import UsageError
 
 def prepare(device: str, threads: int) -> torch.device:
     """Set the process up for a run, and return the device."""
-    backend = device.partition(":")[0]
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not available.get(backend, False):
-        have = ", ".join(name for name, there in available.items() if there)
-        raise UsageError(f"device '{device}' isn't available here; available: {have}")
     if threads > (cores := os.cpu_count() or 1):
         raise UsageError(f"threads is {threads}, but this machine has {cores} cores")
     torch.set_num_threads(threads)
     keep_memory()
-    return torch.device(device)
+    return find_device(device)
+
+
+def find_device(name: str) -> torch.device:
+    """A device by its name, if the machine has it."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        device = None
+    if device is None or not available.get(device.type, False):
+        have = ", ".join(backend for backend, there in available.items() if there)
+        raise UsageError(f"device '{name}' isn't available here; available: {have}")
+    return device
 
 
 def keep_memory() -> None:
     """Have glibc keep freed memory instead of giving it back to the system at every training step.
 
-    A step frees and asks for the same large blocks again; fetching fresh pages each time cost a third of it.
+    A step frees and asks for the same large blocks again; fetching fresh pages each time costs a good part of it.
     """
     if sys.platform != "linux" or not hasattr(libc := ctypes.CDLL(None), "mallopt"):
         return

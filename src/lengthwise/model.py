@@ -52,7 +52,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 class ModelConfig(BaseModel):
     """The encoder. The defaults are those of the preset `cpu`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     preset: str | None = Field(None, description="fills what isn't given; see `lengthwise list presets`")
     encoder: Literal["transformer", "universal-transformer"] = Field(
@@ -79,7 +79,7 @@ class ModelConfig(BaseModel):
         if not isinstance(fields, dict) or fields.get("preset") is None:
             return fields
         preset = fields["preset"]
-        if preset not in PRESETS:
+        if not isinstance(preset, str) or preset not in PRESETS:
             raise UsageError(f"there is no preset '{preset}': {nearest(str(preset), PRESETS)}")
         return {**PRESETS[preset], **fields}
 

@@ -9,10 +9,10 @@ runs/addition-relative-key-1f2e3d4c/
     result.json               the final evaluation; its presence says that the run has finished
 """
 
-import errno
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,10 +26,26 @@ from torch import Tensor
 
 from lengthwise import experiment as configuration
 from lengthwise.errors import UsageError
+from lengthwise.evaluation import Accuracy
 from lengthwise.experiment import CONFIG, Experiment
 from lengthwise.solver import Solver
 
 Status = Literal["finished", "running", "interrupted", "failed"]
+NAME = re.compile(r"\w[\w.+=,-]{0,199}")
+# All that training writes into a run's directory, the sign of having finished first.
+MADE = (
+    "result.json",
+    "failure.json",
+    "checkpoint.safetensors",
+    "model.safetensors",
+    "config.json",
+    "metrics.jsonl",
+    "environment.json",
+)
+
+
+class InUse(UsageError):
+    """Another process holds the run."""
 
 
 class Run:
@@ -39,54 +55,90 @@ class Run:
         self.path = Path(path)
         if not (self.path / CONFIG).is_file():
             raise UsageError(f"there is no run at {self.path} (it has no {CONFIG}); `lengthwise runs` lists the runs")
-        self.experiment = configuration.load(self.path / CONFIG)
+        try:
+            self.experiment = configuration.load(self.path / CONFIG)
+        except UsageError as error:
+            raise UsageError(f"{self.path / CONFIG} is damaged: {error}") from None
         self.checkpoint = self.path / "checkpoint.safetensors"
         self.weights = self.path / "model.safetensors"
 
     @classmethod
     def create(cls, experiment: Experiment, root: Path | str = "runs", name: str | None = None) -> "Run":
         """The experiment's run: the one that there is, or a new one."""
+        if name is not None and not NAME.fullmatch(name):
+            raise UsageError(f"--name is {name!r}, but a run's name is made of letters, digits and . _ + = , -")
+        identity = experiment.identity()
         path = Path(root) / (name or experiment.name())
+        if experiment.start_from:  # so that the run can be gone on with from anywhere
+            experiment = experiment.model_copy(update={"start_from": str(Path(experiment.start_from).resolve())})
         if not (path / CONFIG).exists():
             with writing(path):
                 path.mkdir(parents=True, exist_ok=True)
+            write_atomically(path / "identity", f"{identity}\n".encode())
             write_atomically(path / CONFIG, experiment.to_yaml().encode())
         run = cls(path)
-        if run.experiment.identity() != experiment.identity():
+        if run.identity != identity:
             raise UsageError(f"{path} holds another experiment; give this one another --name")
         run.experiment = experiment  # the same but for device and threads
         return run
 
+    @property
+    def identity(self) -> str:
+        """The experiment's, as it was when the run was made: what it starts from may have moved since."""
+        path = self.path / "identity"
+        return path.read_text().strip() if path.is_file() else self.experiment.identity()
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run; no other process can. The system lets go of it when the process ends, however it ends."""
-        with writing(self.path), open(self.path / "lock", "a+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"{self.path} is in use by another process") from None
+        with writing(self.path / "lock"):
+            lock = open(self.path / "lock", "a+")  # noqa: SIM115  # closed below
+        with lock:
+            for attempt in range(5):
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if attempt == 4:
+                        raise InUse(f"{self.path} is in use by another process") from None
+                    time.sleep(0.1)  # somebody may only be looking whether it is in use
             yield
 
     @property
     def status(self) -> Status:
         if self.result is not None:
             return "finished"
-        try:
-            with self.locked():
-                return "failed" if (self.path / "failure.json").exists() else "interrupted"
-        except UsageError:
-            return "running"
+        if (lock := self.path / "lock").is_file():
+            with open(lock) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return "running"
+        return "failed" if (self.path / "failure.json").exists() else "interrupted"
 
     @property
     def result(self) -> dict[str, Any] | None:
         path = self.path / "result.json"
-        return read_json(path) if path.exists() else None
+        if not path.exists():
+            return None
+        result = read_json(path)
+        try:
+            for accuracy in result["evaluation"]:
+                Accuracy.from_record(accuracy)
+        except (TypeError, KeyError) as error:
+            raise UsageError(f"{path} is damaged: it has no evaluation ({error})") from None
+        return result
 
     def metrics(self) -> list[dict[str, Any]]:
         """The records so far, without a last line that is still being written."""
         path = self.path / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        try:
+            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+            records = [json.loads(line) for line in lines if line.endswith("\n")]
+            assert all(isinstance(record["step"], int) for record in records)
+        except (OSError, ValueError, TypeError, KeyError, AssertionError) as error:
+            raise UsageError(f"{path} is damaged: {error}") from None
+        return records
 
     def evaluations(self) -> list[dict[str, Any]]:
         return [record for record in self.metrics() if "evaluation" in record]
@@ -101,8 +153,11 @@ class Run:
     def record_session(self, environment: Mapping[str, Any], step: int) -> None:
         """Note the machine that goes on with the run at this step."""
         path = self.path / "environment.json"
-        sessions = read_json(path)["sessions"] if path.exists() else []
-        sessions.append({"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "step": step, **environment})
+        before = read_json(path) if path.exists() else {"sessions": []}
+        if not isinstance(before, dict) or not isinstance(before.get("sessions"), list):
+            raise UsageError(f"{path} is damaged: it has no list of sessions")
+        now = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "step": step, **environment}
+        sessions = [*before["sessions"], now]
         write_json(path, {"sessions": sessions})
 
     def finish(self, solver: Solver, result: Mapping[str, Any]) -> None:
@@ -116,9 +171,9 @@ class Run:
     def clear(self) -> None:
         """Forget all that the run has done, to train it again."""
         with self.locked():
-            for path in self.path.iterdir():
-                if path.name not in (CONFIG, "lock"):
-                    path.unlink()
+            for name in MADE:
+                with writing(self.path / name):
+                    (self.path / name).unlink(missing_ok=True)
 
     def fail(self, reason: str, step: int) -> None:
         write_json(self.path / "failure.json", {"step": step, "reason": reason})
@@ -139,6 +194,8 @@ class Run:
 
 def overview(root: Path) -> list[dict[str, Any]]:
     """All runs in a directory, with status and accuracy; one that can't be read is listed as damaged."""
+    if root.exists() and not root.is_dir():
+        raise UsageError(f"{root} is no directory of runs")
     rows = []
     for path in sorted(root.glob(f"*/{CONFIG}")):
         row: dict[str, Any] = {"run": str(path.parent), "step": 0, "steps": 0, "accuracy": {}, "headline": {}}
@@ -197,8 +254,6 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
-            raise
         raise UsageError(
             f"can't write {path}: {(error.strerror or str(error)).lower()}; what was saved before is intact"
         ) from None
@@ -214,7 +269,7 @@ def write_atomically(path: Path, content: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-        except OSError:
+        except BaseException:
             temporary.unlink(missing_ok=True)
             raise
 

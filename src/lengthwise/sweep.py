@@ -45,6 +45,8 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Iterator[tuple[
 
     A run that starts from another waits for it. Ctrl-C lets every worker save before it stops.
     """
+    if jobs < 1:
+        raise UsageError(f"runs can be trained 1 or more at a time, not {jobs}")
     waiting = [run for run in runs if run.result is None]
     yield from ((run, None) for run in runs if run not in waiting)
     messages: Any = multiprocessing.get_context("spawn").Queue()
@@ -53,10 +55,10 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Iterator[tuple[
     try:
         while waiting or any(worker.run for worker in workers):
             for run in list(waiting):
-                origin = Path(run.experiment.start_from) if run.experiment.start_from else None
+                origin = Path(run.experiment.start_from).resolve() if run.experiment.start_from else None
                 if origin in failed:
                     waiting.remove(run)
-                    failed.add(run.path)
+                    failed.add(run.path.resolve())
                     yield run, f"it starts from {origin}, which failed"
                 elif origin is None or Run(origin).result is not None:
                     idle = next((worker for worker in workers if worker.run is None), None)
@@ -70,7 +72,7 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Iterator[tuple[
                 assert worker.run is not None
                 run, worker.run = worker.run, None
                 if reason:
-                    failed.add(run.path)
+                    failed.add(run.path.resolve())
                 yield run, reason
     finally:
         for worker in workers:

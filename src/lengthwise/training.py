@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import torch
@@ -19,11 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lengthwise import machine
-from lengthwise.data import TrainingSet, generator
+from lengthwise.data import Examples, TrainingSet, evaluation_set, generator
 from lengthwise.errors import UsageError
 from lengthwise.evaluation import Accuracy, evaluate
-from lengthwise.experiment import Experiment, TrainingConfig
-from lengthwise.runs import Run, append, load_tensors, restore, save_tensors
+from lengthwise.evaluation import accuracy as accuracy_of
+from lengthwise.experiment import CONFIG, Experiment, TrainingConfig
+from lengthwise.runs import Run, append, load_tensors, restore, save_tensors, writing
 from lengthwise.solver import Solver
 
 
@@ -48,7 +50,8 @@ def train(run: Run) -> Iterator[Progress]:
         if run.result is not None:
             return
         (run.path / "failure.json").unlink(missing_ok=True)
-        solver = initial_solver(experiment).to(device).train()
+        solver = experiment.build() if run.checkpoint.exists() else initial_solver(experiment)
+        solver = solver.to(device).train()
         data = TrainingSet(experiment.task, experiment.data, experiment.seed)
         optimizer = adamw(solver, experiment.training)
         window = Window(solver.layout.n_out, device)
@@ -85,7 +88,7 @@ def train(run: Run) -> Iterator[Progress]:
                 append(metrics, [{**seen, "learning_rate": rate, **window.record()}])
                 window.clear()
             if step % experiment.evaluation.every == 0 or step == steps:
-                tested = test(solver, experiment, experiment.lengths, experiment.evaluation.examples, step)
+                tested = test(solver, experiment, step)
                 accuracy = {a.length: a.exact_match for a in tested}
                 append(metrics, [{**seen, "evaluation": [a.record() for a in tested]}])
             elapsed = time.monotonic() - started
@@ -98,11 +101,13 @@ def train(run: Run) -> Iterator[Progress]:
                 run.path.name, step, steps, loss.item(), accuracy, config.batch_size / pace, pace * (steps - step)
             )
 
-        tested = test(solver, experiment, experiment.final_lengths, experiment.evaluation.final_examples, steps + 1)
+        tested = [  # there is a checkpoint, so that this can be stopped at any block
+            accuracy_of(solver, n, until(interrupted, final_test_set(experiment, n))) for n in experiment.final_lengths
+        ]
         run.finish(
             solver,
             {
-                "identity": experiment.identity(),
+                "identity": run.identity,
                 "steps": steps,
                 "examples": steps * config.batch_size,
                 "parameters": sum(p.numel() for p in solver.parameters()),
@@ -133,9 +138,24 @@ def initial_solver(experiment: Experiment) -> Solver:
     return solver
 
 
-def test(solver: Solver, experiment: Experiment, lengths: list[int], examples: int, occasion: int) -> list[Accuracy]:
-    """Evaluate as the experiment says; every occasion has test sets of its own."""
-    return evaluate(solver, lengths, examples, experiment.seed, occasion, experiment.evaluation.sampling)
+def test(solver: Solver, experiment: Experiment, step: int) -> list[Accuracy]:
+    """Evaluate as the experiment says for during training; every step has test sets of its own."""
+    config = experiment.evaluation
+    return evaluate(solver, experiment.lengths, config.examples, experiment.seed, step, config.sampling)
+
+
+def final_test_set(experiment: Experiment, length: int) -> Iterator[Examples]:
+    config = experiment.evaluation
+    occasion = experiment.steps + 1
+    return evaluation_set(experiment.task, length, config.final_examples, experiment.seed, occasion, config.sampling)
+
+
+def until(stop: Callable[[], bool], blocks: Iterator[Examples]) -> Iterator[Examples]:
+    """The blocks, unless there was a Ctrl-C."""
+    for block in blocks:
+        if stop():
+            raise KeyboardInterrupt
+        yield block
 
 
 def check_finite(run: Run, solver: Solver, window: "Window", step: int) -> None:
@@ -231,12 +251,13 @@ def save_checkpoint(
     seconds: float,
 ) -> None:
     """Write all that the rest of the run depends on."""
-    os.fsync(metrics.fileno())
+    with writing(Path(metrics.name)):
+        os.fsync(metrics.fileno())
     tensors = {f"model.{name}": tensor for name, tensor in solver.state_dict().items()}
     for name, parameter in solver.named_parameters():
         tensors |= {f"optimizer.{name}.{key}": value for key, value in optimizer.state[parameter].items()}
     tensors |= {"window.counts": window.counts, "window.total_loss": window.total_loss}
-    metadata = {"step": str(step), "seconds": str(seconds), "identity": run.experiment.identity()}
+    metadata = {"step": str(step), "seconds": str(seconds), "identity": run.identity}
     save_tensors(run.checkpoint, tensors, metadata)
 
 
@@ -245,8 +266,8 @@ def load_checkpoint(run: Run, solver: Solver, optimizer: torch.optim.AdamW, wind
     if not run.checkpoint.exists():
         return 0, 0.0
     tensors, metadata = load_tensors(run.checkpoint)
-    if metadata.get("identity") != run.experiment.identity():
-        raise UsageError(f"{run.checkpoint} belongs to another experiment than {run.path / 'config.yaml'}")
+    if metadata.get("identity") != run.identity or not metadata.get("step", "").isdecimal():
+        raise UsageError(f"{run.checkpoint} is damaged or belongs to another experiment than {run.path / CONFIG}")
     own = {f"model.{name}": tensor for name, tensor in solver.state_dict().items()}
     for name, parameter in solver.named_parameters():
         state = {
