@@ -34,10 +34,16 @@ def train(
         config = configuration.load(config)
     elif not isinstance(config, Experiment):
         config = configuration.parse(config)
-    run = Run.create(config, root, name)
+    return resume(make_run(config, root, name, again), progress)
+
+
+def make_run(experiment: Experiment, root: str | Path, name: str | None, again: bool) -> Run:
+    """The experiment's run, after what can be checked before there is a directory."""
+    machine.check(experiment.device, experiment.threads)
+    run = Run.create(experiment, root, name)
     if again:
         run.clear()
-    return resume(run, progress)
+    return run
 
 
 def resume(run: Run, progress: bool = True) -> Run:

@@ -200,15 +200,12 @@ def run_demo(chosen: argparse.Namespace) -> None:
 
 
 def run_train(chosen: argparse.Namespace) -> None:
+    from lengthwise import api
     from lengthwise import experiment as configuration
-    from lengthwise.runs import Run
 
     file = chosen.keys.pop(0) if chosen.keys and not chosen.keys[0].startswith("-") else None
     experiment = configuration.load(file, configuration.parse_overrides(chosen.keys))
-    run = Run.create(experiment, chosen.runs, chosen.name)
-    if chosen.again:
-        run.clear()
-    finish(run)
+    finish(api.make_run(experiment, chosen.runs, chosen.name, chosen.again))
 
 
 def run_resume(chosen: argparse.Namespace) -> None:

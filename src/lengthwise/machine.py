@@ -14,13 +14,19 @@ import torch
 from lengthwise.errors import UsageError
 
 
-def prepare(device: str, threads: int) -> torch.device:
-    """Set the process up for a run, and return the device."""
+def check(device: str, threads: int) -> torch.device:
+    """The device, if the machine has it and the threads."""
     if threads > (cores := os.cpu_count() or 1):
         raise UsageError(f"threads is {threads}, but this machine has {cores} cores")
+    return find_device(device)
+
+
+def prepare(device: str, threads: int) -> torch.device:
+    """Set the process up for a run, and return the device."""
+    found = check(device, threads)
     torch.set_num_threads(threads)
     keep_memory()
-    return find_device(device)
+    return found
 
 
 def find_device(name: str) -> torch.device:

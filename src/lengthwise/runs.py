@@ -14,7 +14,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -289,7 +289,7 @@ def as_line(record: Mapping[str, Any]) -> str:
     return json.dumps(record) + "\n"
 
 
-def append(file: IO[str], records: Iterable[Mapping[str, Any]]) -> None:
+def append(file: IO[str], record: Mapping[str, Any]) -> None:
     with writing(Path(file.name)):
-        file.write("".join(map(as_line, records)))
+        file.write(as_line(record))
         file.flush()

@@ -85,12 +85,12 @@ def train(run: Run) -> Iterator[Progress]:
                 check_finite(run, solver, window, step)
             seen = {"step": step, "examples": step * config.batch_size}
             if log:
-                append(metrics, [{**seen, "learning_rate": rate, **window.record()}])
+                append(metrics, {**seen, "learning_rate": rate, **window.record()})
                 window.clear()
             if step % experiment.evaluation.every == 0 or step == steps:
                 tested = test(solver, experiment, step)
                 accuracy = {a.length: a.exact_match for a in tested}
-                append(metrics, [{**seen, "evaluation": [a.record() for a in tested]}])
+                append(metrics, {**seen, "evaluation": [a.record() for a in tested]})
             elapsed = time.monotonic() - started
             if save:
                 save_checkpoint(run, solver, optimizer, window, metrics, step, seconds + elapsed)
@@ -101,6 +101,7 @@ def train(run: Run) -> Iterator[Progress]:
                 run.path.name, step, steps, loss.item(), accuracy, config.batch_size / pace, pace * (steps - step)
             )
 
+        metrics.close()
         tested = [  # there is a checkpoint, so that this can be stopped at any block
             accuracy_of(solver, n, until(interrupted, final_test_set(experiment, n))) for n in experiment.final_lengths
         ]
