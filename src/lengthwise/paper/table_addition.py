@@ -1,6 +1,6 @@
 """Table 1: addition, by encoder, position embedding and size."""
 
-from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact
+from lengthwise.paper.artefact import MARGIN, Claim, Grid, Missing, Results, ScaleName, Setting, Table, artefact
 from lengthwise.paper.scales import EMBEDDINGS, ENCODERS, budget, model, setting
 
 DIGITS: dict[ScaleName, int] = {"smoke": 8, "cpu": 10, "paper": 20}
@@ -9,6 +9,15 @@ DIGITS: dict[ScaleName, int] = {"smoke": 8, "cpu": 10, "paper": 20}
 def relative_generalises(results: Results, encoder: str) -> bool:
     """At the size B, one digit more than trained."""
     return results.mean(f"{encoder} RPE_k B", 6) > results.mean(f"{encoder} APE B", 6) + MARGIN
+
+
+def absolute_fails(results: Results) -> bool:
+    """Judged on the models that have learnt 5 digits: the others say nothing about generalisation."""
+    at_six = {encoder: results.mean(f"{encoder} APE B", 6) for encoder in ENCODERS}
+    learnt = [e for e in ENCODERS if all(share >= 0.5 for share in results.exact_match(f"{e} APE B", 5))]
+    if not learnt:
+        raise Missing("a model with absolute embeddings that has learnt 5 digits")
+    return all(at_six[encoder] <= 0.05 for encoder in learnt)
 
 
 @artefact("table-addition", "§3, Table 1", "Addition: encoder, size and position embedding")
@@ -38,8 +47,8 @@ class TableAddition(Table):
             lambda results: relative_generalises(results, "UTransformer"),
         ),
         Claim(
-            "models with absolute embeddings fail to generalise (at most 5 % at 6 digits)",
-            lambda results: all(results.mean(f"{encoder} APE B", 6) <= 0.05 for encoder in ENCODERS),
+            "models with absolute embeddings that have learnt 5 digits fail to generalise (at most 5 % at 6 digits)",
+            absolute_fails,
         ),
         Claim(
             "accuracy drops for longer sequences: the longest tested is far below 6 digits",
@@ -50,6 +59,11 @@ class TableAddition(Table):
             ),
         ),
     )
+
+    def grids(self, results: Results) -> dict[str, Grid]:
+        rows = {label: [(results.exact_match(label, 5), 100.0)] for label in self.settings(results.scale)}
+        in_domain = {"In domain, where the text says that all models achieve 100 %": Grid(["5"], rows)}
+        return {**super().grids(results), **in_domain}
 
     def settings(self, scale: ScaleName) -> dict[str, Setting]:
         return {
