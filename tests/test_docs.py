@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lengthwise import experiment
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "lengthwise"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -48,7 +50,8 @@ def test_every_command_runs(document, tmp_path):
         for file, code, marker in (("tasks.py", task, "AnyTask = "), ("positions.py", position, "AnyPosition = ")):
             source = (package / file).read_text()
             before, _, after = source.partition(marker)
-            (package / file).write_text(before + code + "\n\n" + marker + after)
+            if code.splitlines()[0] not in source:  # unless somebody has done what the page says
+                (package / file).write_text(before + code + "\n\n" + marker + after)
     commands = [line for block in blocks(document, "bash") for line in block.replace("\\\n", " ").splitlines()]
     run_commands(commands + table_commands(document), tmp_path, package)
 
@@ -64,6 +67,14 @@ def test_python_in_the_readme_runs(tmp_path):
     for code in blocks(ROOT / "README.md", "python"):
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_configurations_in_the_readme_are_valid(tmp_path):
+    configurations = blocks(ROOT / "README.md", "yaml")
+    assert configurations
+    for text in configurations:
+        (tmp_path / "config.yaml").write_text(text)
+        experiment.load(tmp_path / "config.yaml")
 
 
 def tree() -> list[str]:
