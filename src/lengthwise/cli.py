@@ -74,46 +74,64 @@ def build_parser() -> Parser:
         "  lengthwise runs\n"
         "  lengthwise COMMAND --help                        what a command takes, with an example",
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    commands = Commands(parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser))
+    add_training_commands(commands)
+    add_model_commands(commands)
+    add_listing_commands(commands)
+    return parser
 
-    def add(name: str, run: Any, help: str, example: str) -> Parser:
-        command: Parser = commands.add_parser(name, help=help, description=help, epilog=f"example:\n  {example}")
+
+class Commands:
+    """The subcommands, with what several of them take."""
+
+    def __init__(self, parsers: Any):
+        self.parsers = parsers
+
+    def add(self, name: str, run: Any, help: str, example: str, json: bool = False, runs: bool = True) -> Parser:
+        command: Parser = self.parsers.add_parser(name, help=help, description=help, epilog=f"example:\n  {example}")
         command.set_defaults(command=run)
+        if json:
+            command.add_argument("--json", action="store_true", help="for scripts")
+        if runs:
+            command.add_argument("--runs", metavar="DIR", default="runs", help="the directory of runs (default: runs)")
         return command
 
-    def root(command: Parser) -> None:
-        command.add_argument("--runs", metavar="DIR", default="runs", help="the directory of runs (default: runs)")
 
-    demo = add("demo", run_demo, "show the paper's effects in minutes: a table and a figure", "lengthwise demo")
-    root(demo)
+def add_training_commands(commands: Commands) -> None:
+    """What trains."""
+    demo = commands.add(
+        "demo", run_demo, "show the paper's effects in minutes: a table and a figure", "lengthwise demo"
+    )
     demo.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each (default: 2)")
     demo.add_argument("--again", action="store_true", help="train again what has finished")
     demo.add_argument("--smoke", action="store_true", help="a few steps only, to see that everything works")
 
-    train = add(
+    train = commands.add(
         "train",
         run_train,
         "train a model; any configuration key can be set, as --key value",
         "lengthwise train --task.kind addition --model.position absolute --training.steps 2000",
     )
     train.usage = "lengthwise train [CONFIG.yaml] [--KEY VALUE ...] [--name NAME] [--runs DIR] [--again] [--keys]"
-    root(train)
     train.add_argument("--name", help="the run's directory (default: task, embedding and a hash)")
     train.add_argument("--again", action="store_true", help="train again if the run has finished")
     train.add_argument("--keys", action=KeysAction, help="list the configuration keys, such as --model.width")
     train.set_defaults(takes_keys=True)
 
-    resume = add("resume", run_resume, "go on with a run that was stopped", "lengthwise resume runs/my-run")
+    resume = commands.add("resume", run_resume, "go on with a run that was stopped", "lengthwise resume runs/my-run")
     resume.add_argument("run", metavar="RUN")
     resume.add_argument("--device", help="go on there: cpu, cuda or mps")
     resume.add_argument("--threads", type=int, help="CPU threads to go on with")
-    root(resume)
 
-    evaluate = add(
+
+def add_model_commands(commands: Commands) -> None:
+    """What asks a trained model."""
+    evaluate = commands.add(
         "evaluate",
         run_evaluate,
         "measure a model's accuracy by length on fresh problems",
         "lengthwise evaluate runs/my-run --lengths 5:10 --examples 10000",
+        json=True,
     )
     evaluate.add_argument("run", metavar="RUN", help="a run, a saved model or a repository on the Hub")
     evaluate.add_argument("--lengths", help="such as 5:20 or 5,10,20 (default: all that the layout has room for)")
@@ -122,44 +140,42 @@ def build_parser() -> Parser:
     evaluate.add_argument("--sampling", default="exact", help="of the operands, as data.sampling (default: exact)")
     evaluate.add_argument("--digits", action="store_true", help="show the accuracy of each digit too")
     evaluate.add_argument("--device", default="cpu", help="cpu, cuda or mps (default: cpu)")
-    evaluate.add_argument("--json", action="store_true", help="for scripts")
-    root(evaluate)
 
-    solve = add(
+    solve = commands.add(
         "solve",
         run_solve,
         "ask a model: the answer, each digit's confidence, right or wrong",
         'lengthwise solve runs/my-run "99999 + 1"',
+        json=True,
     )
     solve.add_argument("run", metavar="RUN", help="a run, a saved model or a repository on the Hub")
     solve.add_argument("problem", metavar="PROBLEM", nargs="+", help='such as "99999 + 1"; × may be written x')
-    solve.add_argument("--json", action="store_true", help="for scripts")
-    root(solve)
 
-    analyze = add(
+    analyze = commands.add(
         "analyze",
         run_analyze,
         "study a run: where it fails, and how it learned digit by digit",
         "lengthwise analyze runs/my-run --length 6",
+        json=True,
     )
     analyze.add_argument("run", metavar="RUN")
     analyze.add_argument("--length", type=int, help="of the problems (default: one more than trained)")
     analyze.add_argument("--examples", type=int, default=2000, help="problems (default: 2000)")
     analyze.add_argument("--level", type=float, default=0.9, help="when a digit counts as learned (default: 0.9)")
-    analyze.add_argument("--json", action="store_true", help="for scripts")
-    root(analyze)
 
-    runs = add("runs", run_runs, "list the runs, with status and accuracy", "lengthwise runs")
-    root(runs)
-    runs.add_argument("--json", action="store_true", help="for scripts")
 
-    paper = add(
+def add_listing_commands(commands: Commands) -> None:
+    """What lists runs, artefacts and choices, and runs the paper."""
+    commands.add("runs", run_runs, "list the runs, with status and accuracy", "lengthwise runs", json=True)
+
+    paper = commands.add(
         "paper",
         run_paper,
         "the paper's tables and figures: list, run, report",
         "lengthwise paper run table-addition --scale smoke --seeds 1\n"
         "  lengthwise paper list --scale cpu\n"
         "  lengthwise paper report --scale cpu",
+        json=True,
     )
     paper.add_argument("what", choices=["list", "run", "report"])
     paper.add_argument("artefacts", nargs="*", metavar="ARTEFACT", help="such as table-addition (default: see --all)")
@@ -171,13 +187,11 @@ def build_parser() -> Parser:
     paper.add_argument("--device", default="cpu", help="cpu, cuda or mps (default: cpu)")
     paper.add_argument("--results", metavar="DIR", default="results", help="where records are (default: results)")
     paper.add_argument("--out", metavar="DIR", help="of the report (default: results/SCALE)")
-    paper.add_argument("--json", action="store_true", help="for scripts (list)")
-    root(paper)
 
-    names = add("list", run_list, "list what there is to choose from", "lengthwise list positions")
+    names = commands.add(
+        "list", run_list, "list what there is to choose from", "lengthwise list positions", json=True, runs=False
+    )
     names.add_argument("what", choices=["tasks", "positions", "presets"])
-    names.add_argument("--json", action="store_true", help="for scripts")
-    return parser
 
 
 class KeysAction(argparse.Action):
