@@ -81,7 +81,8 @@ def write_report(scale: ScaleName, results: Path, root: Path, out: Path, artefac
     document.paragraph(
         f"Every number here is at {scale} scale and comes from the records in {results / scale}. A cell has the mean"
         " over seeds, their standard deviation and number, and after the dot what the paper published (at its own,"
-        " larger scale; table columns say which length). A cell without a run says so."
+        " larger scale; table columns say which length). A cell without a run says so. A verdict is a comparison of"
+        " means over the seeds that there are, which may be one: each section says how many."
     )
     loaded = {artefact: load_results(artefact, scale, results, root) for artefact in artefacts}
     rows = [
