@@ -79,7 +79,7 @@ def encoder_of(**fields: object) -> Encoder:
 def logits(encoder: Encoder, length: int = LENGTH) -> torch.Tensor:
     tokens = torch.randint(len(VOCABULARY), (3, length), generator=torch.Generator().manual_seed(1))
     index = torch.arange(length)
-    return encoder(tokens, Coordinates(index=index, significance=index, operand=index), 4)
+    return encoder(tokens, Coordinates(index, index, index, index, index < 0), 4)
 
 
 @pytest.mark.parametrize("length", [LENGTH, LENGTH - 2])

@@ -29,7 +29,7 @@ def tokens_and_coordinates(batch: int = 4) -> tuple[torch.Tensor, Coordinates[to
     for row in range(1, batch):
         tokens[row, 4 - row : 4] = tokens[row, LENGTH - row :] = PAD
     index = torch.arange(LENGTH)
-    return tokens, Coordinates(index, index, index // 5)
+    return tokens, Coordinates(index, index, index, index // 5, index < 0)
 
 
 CASE = tokens_and_coordinates()

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from lengthwise.data import draw
 from lengthwise.layout import Coordinates, Layout, LayoutConfig
 from lengthwise.model import Encoder, ModelConfig
-from lengthwise.positions import POSITIONS, Position, Shape
+from lengthwise.positions import POSITIONS, Position, Shape, View
 from lengthwise.tasks import Addition
 
 RELATIVE = ["relative-key", "relative-key-query"]
@@ -129,22 +130,22 @@ def test_relative_scores_equal_a_double_loop(kind, coordinate, clip, scaled):
     tokens, at, n_out = problems(order, count=3)
     length = tokens.shape[1]
     options = POSITIONS.parse({"kind": kind, "coordinate": coordinate.split()[0], "clip": clip})
-    position = POSITIONS[kind](options, Shape(8, 8, 2, length, scale_relative=scaled))
+    position = POSITIONS[kind](options, Shape(8, 8, 2, length, 2, scale_relative=scaled))
     rng = torch.Generator().manual_seed(0)
     with torch.no_grad():
         position.table.weight.normal_(generator=rng)
     q, k = torch.randn(3, 2, n_out, 4, generator=rng), torch.randn(3, 2, length, 4, generator=rng)
     where = getattr(at, options.coordinate)
     assert where.dim() == (2 if "each" in coordinate else 1)
-    expected = naive_scores(position, q, k, where, reach=clip or length - 1)
-    torch.testing.assert_close(position.scores(q, k, at), expected, rtol=1e-5, atol=1e-5)
+    expected = naive_scores(position, q, k, where, reach=position.reach)
+    torch.testing.assert_close(position.scores(q, k, View(at, n_out)), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "changes"), [("none", False), ("absolute", True), *((k, False) for k in RELATIVE)])
 def test_what_a_shift_of_all_positions_changes(kind, changes):
     encoder = encoder_with({"kind": kind})
     tokens, at, n_out = problems("most-significant-first")
-    shifted = Coordinates(at.index + 3, at.significance, at.operand)
+    shifted = replace(at, index=at.index + 3)
     difference = (encoder(tokens, at, n_out) - encoder(tokens, shifted, n_out)).abs().max()
     assert difference > 1e-2 if changes else difference < 1e-6
 

@@ -71,7 +71,8 @@ def failure_study(
 
 def failures(solver: Solver, block: Examples, sum_of_two: bool) -> NDArray[np.int64]:
     """For each problem: carries, longest chain of them, wrong symbols, place and power of ten of the first. (5, b)"""
-    wrong = (solver(block.operands).argmax(-1) != solver.targets(block.answer)).cpu().numpy()
+    logits = solver(block.operands)
+    wrong = (logits.argmax(-1) != solver.targets(block.answer, logits.shape[1])).cpu().numpy()
     first = wrong.argmax(1)
     power = first if solver.layout.least_first else block.answer.lengths - 1 - first
     marks = carries(*block.operands) if sum_of_two else np.zeros((len(block), 1), bool)

@@ -127,6 +127,10 @@ class DataConfig(BaseModel):
         "online", description="whether the second operands of primed problems are drawn online or fixed"
     )
 
+    padding: int = Field(
+        0, ge=0, description="with a fitted layout: up to so much more padding in training, drawn for each batch"
+    )
+
     @model_validator(mode="after")
     def _lengths_fit(self) -> "DataConfig":
         if self.train_digits > self.test_digits:

@@ -2,13 +2,14 @@
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lengthwise.data import Examples, Sampling, evaluation_set, parse_lengths
+from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
 from lengthwise.solver import Solver
 
@@ -61,19 +62,36 @@ def wilson(correct: int, total: int, z: float = 1.959964) -> tuple[float, float]
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
-def accuracy(solver: Solver, length: int, blocks: Iterable[Examples]) -> Accuracy:
-    """Accuracy over a stream of examples; memory stays that of one block."""
+def accuracy(
+    solver: Solver, length: int, blocks: Iterable[Examples], layers: int | None = None, sharpness: float = 1.0
+) -> Accuracy:
+    """Accuracy over a stream of examples; memory stays that of one block, or of less where problems are long."""
     task, layout = solver.task, solver.layout
-    digits = min(layout.n_out, task.answer_digits(task.operand_digits(length)))
+    digits = task.answer_digits(task.operand_digits(length))
+    if not layout.config.fitted:
+        digits = min(digits, layout.n_out)
     examples = correct = 0
     by_digit = np.zeros(digits, np.int64)
-    with solver.testing():
+    with solver.testing(layers, sharpness):
         for block in blocks:
-            right = (solver(block.operands).argmax(-1) == solver.targets(block.answer)).cpu().numpy()
-            examples += len(block)
-            correct += int(right.all(1).sum())
-            by_digit += right[:, :digits].sum(0)
+            for operands, answer in portions(block):
+                logits = solver(operands)
+                right = (logits.argmax(-1) == solver.targets(answer, logits.shape[1])).cpu().numpy()
+                examples += len(right)
+                correct += int(right.all(1).sum())
+                by_digit += right[:, :digits].sum(0)
     return Accuracy(length, examples, correct, tuple((by_digit / examples).tolist()))
+
+
+DIGITS_AT_ONCE = 50_000
+
+
+def portions(block: Examples) -> Iterator[tuple[tuple[Numbers, ...], Numbers]]:
+    """A block's problems with their answers, so few at a time that long ones need little memory."""
+    size = max(1, DIGITS_AT_ONCE // sum(numbers.width for numbers in block.operands))
+    for start in range(0, len(block), size):
+        rows = slice(start, start + size)
+        yield tuple(numbers[rows] for numbers in block.operands), block.answer[rows]
 
 
 def evaluate(
@@ -83,10 +101,15 @@ def evaluate(
     seed: int = 0,
     occasion: int = 0,
     sampling: Sampling = "exact",
+    layers: int | None = None,
+    sharpness: float = 1.0,
 ) -> list[Accuracy]:
-    """Accuracy on fresh problems of each length (default: all that the model's layout has room for)."""
+    """Accuracy on fresh problems of each length (default: all that the model's layout has room for).
+
+    `layers` and `sharpness` turn the knobs of a trained model: more iterations of shared layers, sharper attention.
+    """
     return [
-        accuracy(model, n, evaluation_set(model.task, n, examples, seed, occasion, sampling))
+        accuracy(model, n, evaluation_set(model.task, n, examples, seed, occasion, sampling), layers, sharpness)
         for n in check_lengths(model, lengths, examples)
     ]
 
@@ -102,6 +125,6 @@ def check_lengths(model: Solver, lengths: str | Sequence[int] | None, examples: 
         raise UsageError(f"an evaluation needs at least 1 example a length, not {examples}")
     room = model.layout.digits
     for length in chosen:
-        if not 1 <= length <= room:
+        if length < 1 or (length > room and not model.layout.config.fitted):
             raise UsageError(f"length {length} doesn't fit the model's layout, which has room for 1 to {room} digits")
     return chosen

@@ -39,6 +39,7 @@ class TrainingConfig(BaseModel):
     betas: tuple[Beta, Beta] = Field((0.9, 0.98), description="AdamW's")
     weight_decay: float = Field(0.01, ge=0, description="AdamW's")
     clip: float | None = Field(1.0, gt=0, description="the largest norm of a gradient; null: no limit")
+    more_layers: int = Field(0, ge=0, description="apply shared layers up to so many times more, drawn for each batch")
     log_every: int = Field(50, ge=1, description="steps between records of the loss")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
 
@@ -83,6 +84,10 @@ class Experiment(BaseModel):
     @model_validator(mode="after")
     def _lengths_fit(self) -> "Experiment":
         Layout(self.task, self.data.test_digits, self.layout)  # complains if the answers don't fit
+        if self.training.more_layers and self.model.encoder == "transformer":
+            raise UsageError("training.more_layers needs layers that are shared: model.encoder universal-transformer")
+        if self.data.padding and not self.layout.fitted:
+            raise UsageError("data.padding needs a layout that is fitted: layout.fitted true")
         for key in ("lengths", "final_lengths"):
             for length in getattr(self.evaluation, key) or []:
                 if not 1 <= length <= self.data.test_digits:

@@ -5,12 +5,12 @@ embedding works over one of them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lengthwise.digits import Numbers, significant_digits
 from lengthwise.errors import UsageError
@@ -30,10 +30,12 @@ class Coordinates(Generic[A]):
 
     index: A  # 0, 1, 2, … in the sequence
     significance: A  # the power of ten of a digit; goes on through padding and operator as if they were digits
+    place: A  # of a digit in its number as it is written, from 1; 0 for padding and operators
     operand: A  # 0 for the first operand and the operator after it, 1 for the second, …
+    shared: A  # whether it is in an operand whose length doesn't grow with the problem, such as the second of 35 × 3
 
     def map(self, convert: Callable[[A], B]) -> "Coordinates[B]":
-        return Coordinates(convert(self.index), convert(self.significance), convert(self.operand))
+        return Coordinates(*(convert(getattr(self, field.name)) for field in fields(self)))
 
 
 class LayoutConfig(BaseModel):
@@ -48,6 +50,18 @@ class LayoutConfig(BaseModel):
         False, description="write the second operand no wider than the task needs, instead of test_digits wide"
     )
     n_out: int | None = Field(None, ge=1, description="symbols of the answer; null: as many as the answers need")
+    fitted: bool = Field(
+        False, description="make room for the longest problem of a batch instead of test_digits: any length fits"
+    )
+    answer_room: bool = Field(
+        False, description="make the first operand's room as wide as the answer, which is read there"
+    )
+
+    @model_validator(mode="after")
+    def _one_width(self) -> "LayoutConfig":
+        if self.fitted and self.n_out:
+            raise UsageError("layout.n_out can't be set where layout.fitted is true: it grows with the problem")
+        return self
 
 
 class Layout:
@@ -65,7 +79,7 @@ class Layout:
     """
 
     def __init__(self, task: Task, digits: int, config: LayoutConfig | None = None):
-        config = config or LayoutConfig()
+        self.config = config = config or LayoutConfig()
         needed = task.operand_digits(digits)
         self.task = task
         self.digits = digits
@@ -73,13 +87,25 @@ class Layout:
         self.vocabulary = VOCABULARY if task.symbol in VOCABULARY else (*VOCABULARY, task.symbol)
         self.least_first = config.order == "least-significant-first"
         self.widths = needed if config.compact else (max(needed),) * len(needed)
+        self.shared = np.equal(task.operand_digits(1), task.operand_digits(2))
+        if config.answer_room:
+            self.widths = (max(self.widths[0], task.answer_digits(needed)), *self.widths[1:])
         self.length = sum(self.widths) + len(self.widths) - 1
-        self.n_out = config.n_out or min(task.answer_digits(self.widths), self.length)
+        room = needed if config.answer_room else self.widths
+        self.n_out = config.n_out or min(task.answer_digits(room), self.length)
         if not task.answer_digits(needed) <= self.n_out <= self.length:
             raise UsageError(
                 f"layout.n_out is {self.n_out}, but the answers have up to {task.answer_digits(needed)} digits"
                 f" and are read from the {self.length} positions of the input"
             )
+
+    def fit(self, operands: tuple[Numbers, ...], padding: int = 0) -> "Layout":
+        """The layout for these problems: itself, or one with room for the longest of them and some more padding."""
+        if not self.config.fitted:
+            return self
+        longest = [int(numbers.lengths.max(initial=1)) for numbers in operands]
+        digits = max(n for n, shared in zip(longest, self.shared, strict=True) if not shared)
+        return Layout(self.task, digits + padding, self.config)
 
     def encode(self, operands: tuple[Numbers, ...]) -> Tokens:
         """(batch, length): the operands, padded, with the operator between them."""
@@ -89,9 +115,9 @@ class Layout:
             fields += [operator, self._write(numbers, width)]
         return np.concatenate(fields, axis=1)
 
-    def encode_answer(self, answer: Numbers) -> Tokens:
+    def encode_answer(self, answer: Numbers, n_out: int | None = None) -> Tokens:
         """(batch, n_out)"""
-        return self._write(answer, self.n_out)
+        return self._write(answer, n_out or self.n_out)
 
     def decode(self, tokens: Tokens) -> tuple[Numbers, ...]:
         """The operands of problems written by `encode`."""
@@ -118,7 +144,9 @@ class Layout:
             fields = [n.lengths[:, None] - 1 - offset for n, offset in zip(operands, offsets, strict=True)]
             significance = np.concatenate(fields, axis=1)[:, :-1]
         operand = np.repeat(np.arange(len(offsets)), [len(offset) for offset in offsets])[:-1]
-        return Coordinates(np.arange(self.length), significance, operand)
+        places = [np.where(o < n.lengths[:, None], o + 1, 0) for n, o in zip(operands, offsets, strict=True)]
+        place = np.concatenate(places, axis=1)[:, :-1]
+        return Coordinates(np.arange(self.length), significance, place, operand, self.shared[operand])
 
     def text(self, tokens: Tokens) -> list[str]:
         """Token sequences as people read them."""

@@ -1,6 +1,7 @@
 """The encoder: a stack of attention layers, shared (Universal Transformer) or not, and the classifier (paper, §2.2)."""
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from lengthwise.errors import UsageError, nearest
 from lengthwise.layout import PAD, VOCABULARY, Coordinates
-from lengthwise.positions import POSITIONS, AnyPosition, Position, Shape
+from lengthwise.positions import POSITIONS, AnyPosition, Coordinate, Position, Shape, View, view_band, view_window
 
 SIZES = {
     "base": {"layers": 6, "width": 512, "heads": 8},
@@ -34,6 +35,7 @@ HUGGING_FACE = {
         "scale_relative": False,
     },
 }
+LONGEST_DENSE = 64  # tokens: up to here, hiding what is outside a window is faster than a band
 # A preset fills the fields that aren't given. tiny, small and cpu are for the CPU; base, standard and large are the
 # paper's sizes; bert-… and albert-… are those with every other value as Hugging Face has it, as the paper did.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -72,6 +74,14 @@ class ModelConfig(BaseModel):
     init_std: float | None = Field(None, gt=0, description="of initial weights; null: 1/√width")
     scale_relative: bool = Field(False, description="divide a relative term by √d like the scores, as BERT does")
     mask_padding: bool = Field(False, description="hide <PAD> from attention, where the paper attends to it")
+    window: int | None = Field(None, ge=1, description="attend only so far to either side; null: everywhere")
+    window_over: Coordinate = Field("significance", description="what the window is measured over")
+    recall: bool = Field(False, description="add the input embeddings again before every layer but the first")
+    patience: int | None = Field(
+        None,
+        ge=1,
+        description="in testing, apply shared layers until the answer hasn't changed for so many; null: `layers` times",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -84,6 +94,12 @@ class ModelConfig(BaseModel):
         return {**PRESETS[preset], **fields}
 
     @model_validator(mode="after")
+    def _patience_needs_shared_layers(self) -> "ModelConfig":
+        if self.patience and self.encoder == "transformer":
+            raise UsageError("model.patience needs layers that are shared: model.encoder universal-transformer")
+        return self
+
+    @model_validator(mode="after")
     def _heads_divide_width(self) -> "ModelConfig":
         if self.width % self.heads:
             raise UsageError(
@@ -92,8 +108,22 @@ class ModelConfig(BaseModel):
         return self
 
 
+@dataclass(frozen=True)
+class Knobs:
+    """What can be turned in testing, on a trained model."""
+
+    layers: int | None = None  # how often shared layers are applied; null: as configured
+    sharpness: float = 1.0  # factor of the attention scores
+
+    def __post_init__(self) -> None:
+        if self.layers is not None and self.layers < 1:
+            raise UsageError(f"layers are applied 1 or more times, not {self.layers}")
+        if not 0 < self.sharpness < math.inf:
+            raise UsageError(f"the sharpness of attention is a positive number, not {self.sharpness}")
+
+
 class Attention(nn.Module):
-    """Multi-head self-attention of the first positions (those that are read) to all positions."""
+    """Multi-head self-attention of the first positions (those that are read) to the keys in their view."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -104,11 +134,10 @@ class Attention(nn.Module):
         own = config.attention_dropout
         self.dropout = nn.Dropout(config.dropout if own is None else own)
 
-    def forward(
-        self, x: Tensor, queries: int, position: Position, at: Coordinates[Tensor], hidden: Tensor | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, view: View, position: Position, sharpness: float) -> Tensor:
         """(b, j, width) -> (b, queries, width)"""
         batch, length, width = x.shape
+        queries = view.queries
         if queries == length:
             q, k, v = self.qkv(x).split(width, -1)
         else:
@@ -116,14 +145,22 @@ class Attention(nn.Module):
             q = F.linear(x[:, :queries], weight[:width], bias[:width])
             k, v = F.linear(x, weight[width:], bias[width:]).split(width, -1)
         q, k, v = (y.view(batch, -1, self.heads, width // self.heads).transpose(1, 2) for y in (q, k, v))
-        q, k = position.rotate(q, k, at)
-        scores = (q @ k.mT) * self.scale
-        extra = position.scores(q, k, at)
+        q, k = position.rotate(q, k, view.at)
+        if view.band is None:
+            scores = q @ k.mT
+        else:
+            k, v = k[:, :, view.band], v[:, :, view.band]
+            scores = (k @ q[..., None])[..., 0]
+        scores = scores * self.scale
+        extra = position.scores(q, k, view)
         if extra is not None:
             scores = scores + extra
-        if hidden is not None:
-            scores = scores.masked_fill(hidden, -math.inf)
-        mixed = self.dropout(scores.softmax(-1)) @ v
+        if sharpness != 1:
+            scores = scores * sharpness
+        if view.hidden is not None:
+            scores = scores.masked_fill(view.hidden, -math.inf)
+        weights = self.dropout(scores.softmax(-1))
+        mixed = weights @ v if view.band is None else (weights[..., None, :] @ v)[..., 0, :]
         return self.output(mixed.transpose(1, 2).reshape(batch, queries, width))
 
 
@@ -142,12 +179,10 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
 
-    def forward(
-        self, x: Tensor, queries: int, position: Position, at: Coordinates[Tensor], hidden: Tensor | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, view: View, position: Position, sharpness: float) -> Tensor:
         """(b, j, width) -> (b, queries, width)"""
         normed = self.attention_norm(x) if self.pre_norm else x
-        y = x[:, :queries] + self.dropout(self.attention(normed, queries, position, at, hidden))
+        y = x[:, : view.queries] + self.dropout(self.attention(normed, view, position, sharpness))
         if not self.pre_norm:
             y = self.attention_norm(y)
         normed = self.feedforward_norm(y) if self.pre_norm else y
@@ -160,18 +195,18 @@ class Layer(nn.Module):
 class Encoder(nn.Module):
     """Symbols and their coordinates in, logits over the vocabulary at the first n_out positions out."""
 
-    def __init__(self, config: ModelConfig, max_length: int, vocabulary: int = len(VOCABULARY)):
+    def __init__(self, config: ModelConfig, max_length: int, vocabulary: int = len(VOCABULARY), operands: int = 2):
         super().__init__()
-        self.config = config
+        self.config, self.knobs = config, Knobs()
         input_width = config.embedding_width or config.width
-        shape = Shape(config.width, input_width, config.heads, max_length, config.scale_relative)
+        shape = Shape(config.width, input_width, config.heads, max_length, operands, config.scale_relative)
         own_layers = 1 if config.encoder == "universal-transformer" else config.layers
         position = POSITIONS[config.position.kind]
 
         self.symbols = nn.Embedding(vocabulary, input_width)
-        self.positions = nn.ModuleList(
-            position(config.position, shape) for _ in range(own_layers if position.per_layer else 1)
-        )
+        self.positions = nn.ModuleList([position(config.position, shape)])
+        if self.position(0).per_layer:
+            self.positions.extend(position(config.position, shape) for _ in range(own_layers - 1))
         self.embedding_norm = nn.LayerNorm(input_width, config.norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
         self.project = nn.Linear(input_width, config.width) if config.embedding_width else nn.Identity()
@@ -179,17 +214,81 @@ class Encoder(nn.Module):
         self.final_norm = nn.LayerNorm(config.width, config.norm_epsilon) if config.norm == "pre" else nn.Identity()
         self.classifier = nn.Linear(config.width, vocabulary)
 
-    def forward(self, tokens: Tensor, at: Coordinates[Tensor], n_out: int) -> Tensor:
-        """tokens (b, j) -> logits (b, n_out, vocabulary)"""
-        x = cast(Position, self.positions[0]).embed(self.symbols(tokens), at)
-        x = self.project(self.dropout(self.embedding_norm(x)))
-        hidden = (tokens == PAD)[:, None, None, :] if self.config.mask_padding else None
-        for i in range(self.config.layers):
-            # The last layer is computed only where the answer is read.
-            queries = n_out if i == self.config.layers - 1 else tokens.shape[1]
-            layer, position = self.layers[i % len(self.layers)], self.positions[i % len(self.positions)]
-            x = layer(x, queries, position, at, hidden)
-        return self.classifier(self.final_norm(x))
+    @property
+    def random(self) -> bool:
+        """Whether training draws random numbers in it."""
+        config = self.config
+        return bool(config.dropout or config.attention_dropout) or self.position(0).random
+
+    def position(self, layer: int) -> Position:
+        return cast(Position, self.positions[layer % len(self.positions)])
+
+    def forward(self, tokens: Tensor, at: Coordinates[Tensor], n_out: int, layers: int | None = None) -> Tensor:
+        """tokens (b, j) -> logits (b, n_out, vocabulary); `layers` is for training shared layers at several depths."""
+        longest = self.position(0).longest
+        if longest and tokens.shape[1] > longest:
+            raise UsageError(
+                f"the problem has {tokens.shape[1]} tokens, but the position embedding is for {longest}"
+                " (data.test_digits); one without a table of positions, or with a clip, takes any length"
+            )
+        at = self.position(0).moved(at)
+        x = self.position(0).embed(self.symbols(tokens), at)
+        x = start = self.project(self.dropout(self.embedding_norm(x)))
+        view = self.view(tokens, at)
+        if not self.training:
+            layers = self.knobs.layers
+            if layers is None and self.config.patience:
+                return self.settle(start, view, n_out)
+        layers = layers or self.config.layers
+        for i in range(layers - 1):
+            x = self.apply_layer(i, x, start, view)
+        # The last layer is computed only where the answer is read.
+        return self.classify(self.apply_layer(layers - 1, x, start, view.of_first(n_out)))
+
+    def view(self, tokens: Tensor, at: Coordinates[Tensor]) -> View:
+        """What each position attends to."""
+        config, length = self.config, tokens.shape[1]
+        if config.window is None:
+            view = View(at, length)
+        else:
+            banded = length > LONGEST_DENSE and getattr(at, config.window_over).dim() == 1 and not config.mask_padding
+            view = (view_band if banded else view_window)(at, config.window, config.window_over)
+        if config.mask_padding:
+            padding = (tokens == PAD)[:, None, None, :]
+            view = replace(view, hidden=padding if view.hidden is None else padding | view.hidden)
+        return view
+
+    def apply_layer(self, i: int, x: Tensor, start: Tensor, view: View) -> Tensor:
+        if self.config.recall and i:
+            x = x + start
+        sharpness = 1.0 if self.training else self.knobs.sharpness
+        return cast(Tensor, self.layers[i % len(self.layers)](x, view, self.position(i), sharpness))
+
+    def classify(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.classifier(self.final_norm(x)))
+
+    def settle(self, start: Tensor, view: View, n_out: int) -> Tensor:
+        """Apply the shared layer until an answer hasn't changed for `patience` times, at most once more a position.
+
+        An example that has settled is left alone, so that its answer doesn't depend on those beside it.
+        """
+        patience, x = self.config.patience or 0, start
+        going_on = torch.arange(len(start), device=start.device)
+        logits = start.new_zeros(len(start), n_out, self.classifier.out_features)
+        unchanged = torch.zeros_like(going_on)
+        for i in range(self.config.layers + start.shape[1]):
+            x = self.apply_layer(i, x, start, view)
+            new = self.classify(x[:, :n_out])
+            same = (new.argmax(-1) == logits[going_on].argmax(-1)).all(1)
+            unchanged = torch.where(same, unchanged + 1, 0)
+            logits[going_on] = new
+            left = (unchanged < patience).nonzero()[:, 0]
+            if i + 1 >= self.config.layers and len(left) < len(going_on):
+                if not len(left):
+                    break
+                going_on, unchanged, x, start = going_on[left], unchanged[left], x[left], start[left]
+                view = view.of_examples(left)
+        return logits
 
     @torch.no_grad()
     def initialise(self, rng: torch.Generator) -> None:

@@ -1,20 +1,23 @@
 """Position embeddings: each is one class behind one small interface, over a chosen coordinate of the tokens.
 
 The encoder calls three hooks, each optional: `embed` adds to the input, `rotate` transforms queries and keys, `scores`
-adds to the attention scores. Attention knows no names. Axis names in signatures: b batch, h heads, i queries, j keys,
-d width of a head. Queries are the first i of the j positions.
+adds to the attention scores. Attention knows no names. Axis names in signatures: b batch, h heads, i queries, j keys, d
+width of a head. Queries are the first i positions; keys are all positions or, in a band, the few that a query sees.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor, nn
 
+from lengthwise.errors import UsageError
 from lengthwise.layout import Coordinates
 from lengthwise.registry import Choice, Registry
+
+Coordinate = Literal["index", "significance"]
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,81 @@ class Shape:
     width: int
     input_width: int  # of the input embeddings, which are projected if that isn't width
     heads: int
-    max_length: int  # of a token sequence
+    max_length: int  # of a token sequence, for what has a table; the others take any length
+    operands: int
     scale_relative: bool  # whether a relative term is divided by √d like the scores (BERT) or not (ALBERT)
 
     @property
     def head_width(self) -> int:
         return self.width // self.heads
+
+
+@dataclass(frozen=True)
+class View:
+    """Which keys each query attends to: all, with some hidden, or in a band only the few that it sees."""
+
+    at: Coordinates[Tensor]  # of all positions
+    queries: int  # the first so many positions
+    band: Tensor | None = None  # (i, j): the positions of each query's keys; null: every query has all
+    hidden: Tensor | None = None  # pairs that don't attend, in a shape that broadcasts to (b, h, i, j)
+
+    def ends(self, coordinate: str) -> tuple[Tensor, Tensor]:
+        """A coordinate of queries and of keys, which broadcast to (i, j), or to (b, i, j) where examples differ."""
+        where = getattr(self.at, coordinate)
+        key = where[..., None, :] if self.band is None else where[..., self.band]
+        return where[..., : self.queries, None], key
+
+    def distance(self, coordinate: Coordinate) -> Tensor:
+        """Query minus key: (i, j) or (b, i, j).
+
+        By significance, an operand of fixed length (the second of 35 × 3) is beside the number line and not on it: from
+        outside, its digits are at their own places, wherever the query is.
+        """
+        query, key = self.ends(coordinate)
+        if coordinate == "significance":
+            query_shared, key_shared = self.ends("shared")
+            query = query.masked_fill(key_shared & ~query_shared, 0)
+            key = key.masked_fill(query_shared & ~key_shared, 0)
+        return query - key
+
+    def of_first(self, queries: int) -> "View":
+        """The same for fewer queries."""
+
+        def first(x: Tensor | None) -> Tensor | None:
+            return x if x is None or x.shape[-2] == 1 else x[..., :queries, :]
+
+        return View(self.at, queries, first(self.band), first(self.hidden))
+
+    def of_examples(self, rows: Tensor) -> "View":
+        """The same for some examples of the batch."""
+        hidden = self.hidden if self.hidden is None or self.hidden.dim() == 2 else self.hidden[rows]
+        return replace(self, at=self.at.map(lambda x: x[rows] if x.dim() == 2 else x), hidden=hidden)
+
+
+def view_window(at: Coordinates[Tensor], reach: int, over: Coordinate) -> View:
+    """A query attends so far to either side, and to operands of fixed length; these attend only to themselves."""
+    everything = View(at, at.index.shape[-1])
+    far = everything.distance(over).abs() > reach
+    query_shared, key_shared = everything.ends("shared")
+    hidden = torch.where(query_shared | key_shared, ~key_shared, far)
+    return replace(everything, hidden=hidden[:, None] if hidden.dim() == 3 else hidden)
+
+
+def view_band(at: Coordinates[Tensor], reach: int, over: Coordinate) -> View:
+    """The same as `view_window`, for coordinates (j,) that all examples have, with the keys in the window alone."""
+    where, device = getattr(at, over), at.index.device
+    inside = (~at.shared).nonzero()[:, 0]
+    least = int(where[inside].min())
+    # A row for each value of the coordinate: the positions that have it, and −1 where others are more.
+    row, order = (where[inside] - least).sort(stable=True)
+    counts = row.bincount()
+    column = torch.arange(len(row), device=device) - (counts.cumsum(0) - counts)[row]
+    grid = torch.full((len(counts) + 2 * reach, int(counts.max())), -1, device=device)
+    grid[row + reach, column] = inside[order]
+    rows = (where - least)[:, None] + torch.arange(2 * reach + 1, device=device)
+    near = grid[rows.clamp(0, len(grid) - 1)].flatten(1).masked_fill(at.shared[:, None], -1)
+    band = torch.cat([near, at.shared.nonzero()[:, 0].expand(len(where), -1)], 1)
+    return View(at, len(where), band.clamp(min=0), band < 0)
 
 
 class Position(nn.Module):
@@ -39,22 +111,35 @@ class Position(nn.Module):
         """The options of one embedding, as in `model.position: {kind: relative-key, clip: 3}`."""
 
     per_layer = False  # whether layers that don't share weights have one each
+    random = False  # whether it draws random numbers in training
 
     def __init__(self, options: Options, shape: Shape):
         super().__init__()
         self.options, self.shape = options, shape
+
+    @property
+    def longest(self) -> int | None:
+        """The longest sequence that it can take; None: any."""
+        return None
 
     def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
         """Input embeddings (b, j, input_width) with position added."""
         return x
 
     def rotate(self, q: Tensor, k: Tensor, at: Coordinates[Tensor]) -> tuple[Tensor, Tensor]:
-        """Queries (b, h, i, d) and keys (b, h, j, d) with position mixed in."""
+        """Queries (b, h, i, d) and keys (b, h, j, d) of all positions with position mixed in."""
         return q, k
 
-    def scores(self, q: Tensor, k: Tensor, at: Coordinates[Tensor]) -> Tensor | None:
-        """What is added to the scores q·k/√d: (b, h, i, j) or a shape that broadcasts to it."""
+    def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor | None:
+        """What is added to the scores q·k/√d: (b, h, i, j) or a shape that broadcasts to it.
+
+        Keys are (b, h, j, d), or (b, h, i, j, d) in a band, where each query has keys of its own.
+        """
         return None
+
+    def moved(self, at: Coordinates[Tensor]) -> Coordinates[Tensor]:
+        """The coordinates that all hooks are given; drawn once for each pass over a batch."""
+        return at
 
 
 POSITIONS: Registry[Position] = Registry("position embedding")
@@ -65,63 +150,289 @@ class NoPosition(Position):
     """No position embedding (NoPE): the encoder sees a bag of symbols."""
 
 
-@POSITIONS.register("absolute")
-class Absolute(Position):
-    """A learned vector for each index, added to the input (APE; Vaswani et al., 2017)."""
+class OverCoordinate(Position):
+    """A position embedding over a coordinate that can be chosen."""
 
-    def __init__(self, options: Position.Options, shape: Shape):
+    class Options(Position.Options):
+        coordinate: Coordinate = Field("index", description="what positions and distances are measured over")
+
+    options: Options
+
+
+@POSITIONS.register("absolute")
+class Absolute(OverCoordinate):
+    """A learned vector for each position, added to the input (APE; Vaswani et al., 2017)."""
+
+    def __init__(self, options: OverCoordinate.Options, shape: Shape):
         super().__init__(options, shape)
-        self.table = nn.Embedding(shape.max_length, shape.input_width)
+        # Where the most significant digit comes first, the padding after a number has negative powers of ten.
+        self.below = 0 if options.coordinate == "index" else shape.max_length
+        self.table = nn.Embedding(self.below + shape.max_length, shape.input_width)
+
+    @property
+    def longest(self) -> int:
+        return self.shape.max_length
 
     def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
-        return x + self.table(at.index)
+        return x + self.table(getattr(at, self.options.coordinate) + self.below)
+
+
+@POSITIONS.register("coupled")
+class Coupled(Position):
+    """Position coupling (Cho et al., 2024): digits of the same significance share a learned vector in all operands.
+
+    In training all positions are moved by one random offset a batch, so that the vectors of long numbers are learned.
+    """
+
+    class Options(Position.Options):
+        offset: int = Field(0, ge=0, description="the largest random offset of positions in training")
+
+    options: Options
+
+    def __init__(self, options: Options, shape: Shape):
+        super().__init__(options, shape)
+        self.random = options.offset > 0
+        self.table = nn.Embedding(2 * shape.max_length + options.offset, shape.input_width)
+
+    @property
+    def longest(self) -> int:
+        return self.shape.max_length + self.options.offset
+
+    def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
+        return x + self.table(at.significance + self.shape.max_length + self.random_offset())
+
+    def random_offset(self) -> int:
+        """Drawn in training; none in testing."""
+        most = self.options.offset if self.training else 0
+        return int(torch.randint(most + 1, ())) if most else 0
+
+
+@POSITIONS.register("abacus")
+class Abacus(Coupled):
+    """Abacus (McLeish et al., 2024): a learned vector for each digit's place in its number, as it is written.
+
+    Padding and operators share one. In training all places are moved by one random offset a batch.
+    """
+
+    def __init__(self, options: Coupled.Options, shape: Shape):
+        super().__init__(options, shape)
+        self.table = nn.Embedding(shape.max_length + options.offset + 1, shape.input_width)
+
+    def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
+        return x + self.table(torch.where(at.place > 0, at.place + self.random_offset(), 0))
 
 
 @POSITIONS.register("relative-key")
-class RelativeKey(Position):
+class RelativeKey(OverCoordinate):
     """A learned vector for each distance, multiplied with the queries (RPE_k; Shaw et al., 2018)."""
 
-    class Options(Position.Options):
-        coordinate: Literal["index", "significance"] = Field("index", description="what distance is measured over")
+    class Options(OverCoordinate.Options):
         clip: int | None = Field(None, ge=1, description="distances beyond ±clip share a vector; null: none do")
+        by_operands: bool = Field(False, description="a table for each pair of operands instead of one for all")
 
     options: Options
     per_layer = True
 
     def __init__(self, options: Options, shape: Shape):
         super().__init__(options, shape)
-        self.reach = options.clip or shape.max_length - 1
-        self.table = nn.Embedding(2 * self.reach + 1, shape.head_width)
+        # Distances of significance are longer where examples have different lengths and the largest digit comes first.
+        longest = shape.max_length - 1 if options.coordinate == "index" else 2 * shape.max_length - 1
+        self.reach = options.clip or longest
+        self.tables = shape.operands**2 if options.by_operands else 1
+        self.table = nn.Embedding(self.tables * (2 * self.reach + 1), shape.head_width)
         self.scale = 1 / math.sqrt(shape.head_width) if shape.scale_relative else 1.0
 
-    def scores(self, q: Tensor, k: Tensor, at: Coordinates[Tensor]) -> Tensor:
-        return attend_distances(q, self.table.weight, self.rows(q, at)) * self.scale
+    @property
+    def longest(self) -> int | None:
+        return None if self.options.clip else self.shape.max_length
 
-    def rows(self, q: Tensor, at: Coordinates[Tensor]) -> Tensor:
+    def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
+        return attend(q, self.table.weight, self.rows(view)) * self.scale
+
+    def rows(self, view: View) -> Tensor:
         """The table's row for each pair of query and key: (i, j), or (b, i, j) where examples differ."""
-        where = getattr(at, self.options.coordinate)
-        distance = where[..., : q.shape[-2], None] - where[..., None, :]
+        distance = view.distance(self.options.coordinate)
         if self.options.clip:
             distance = distance.clamp(-self.reach, self.reach)
-        return distance + self.reach
+        rows = distance + self.reach
+        if self.options.by_operands:
+            query, key = view.ends("operand")
+            rows = rows + (query * self.shape.operands + key) * (2 * self.reach + 1)
+        return rows
 
 
 @POSITIONS.register("relative-key-query")
 class RelativeKeyQuery(RelativeKey):
     """A learned vector for each distance, multiplied with queries and with keys (RPE_{k,q}; Huang et al., 2018)."""
 
-    def scores(self, q: Tensor, k: Tensor, at: Coordinates[Tensor]) -> Tensor:
-        rows = self.rows(q, at)
-        by_query = attend_distances(q, self.table.weight, rows)
-        by_key = attend_distances(k, self.table.weight, rows.mT).mT
+    def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
+        rows = self.rows(view)
+        by_query = attend(q, self.table.weight, rows)
+        in_band = k.dim() == 5
+        by_key = (k * self.table.weight[rows]).sum(-1) if in_band else attend(k, self.table.weight, rows.mT).mT
         return (by_query + by_key) * self.scale
 
 
-def attend_distances(x: Tensor, table: Tensor, rows: Tensor) -> Tensor:
+def attend(x: Tensor, table: Tensor, rows: Tensor) -> Tensor:
     """x (b, h, i, d) · table[rows] for rows (i, j) or (b, i, j): (b, h, i, j)."""
     if rows.dim() == 2:
         return torch.einsum("bhid,ijd->bhij", x, table[rows])
     return (x @ table.T).gather(-1, rows[:, None].expand(-1, x.shape[1], -1, -1))
 
 
+def by_head(bias: Tensor) -> Tensor:
+    """(i, j, h) or (b, i, j, h) -> a shape that broadcasts to (b, h, i, j)."""
+    return bias.movedim(-1, -3)
+
+
+@POSITIONS.register("t5-bias")
+class T5Bias(OverCoordinate):
+    """A learned scalar a head for each bucket of distances, whose size grows logarithmically (Raffel et al., 2020)."""
+
+    class Options(OverCoordinate.Options):
+        buckets: int = Field(32, ge=4, multiple_of=2, description="half for each direction")
+        longest: int = Field(128, ge=2, description="distances from here on share the last bucket")
+
+    options: Options
+
+    def __init__(self, options: Options, shape: Shape):
+        super().__init__(options, shape)
+        if options.longest <= options.buckets // 4:
+            raise UsageError(f"a T5 bias of {options.buckets} buckets needs a longest above {options.buckets // 4}")
+        self.table = nn.Embedding(options.buckets, shape.heads)
+
+    def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
+        return by_head(self.table(self.bucket(-view.distance(self.options.coordinate))))
+
+    def bucket(self, ahead: Tensor) -> Tensor:
+        """The bucket of a key that is so far ahead of the query."""
+        half = self.options.buckets // 2
+        exact = half // 2  # the shortest distances have a bucket each
+        far = ahead.abs()
+        share = (far.clamp(min=1) / exact).log() / math.log(self.options.longest / exact)
+        coarse = (exact + (share * (half - exact)).long()).clamp(max=half - 1)
+        return torch.where(far < exact, far, coarse) + half * (ahead > 0)
+
+
+@POSITIONS.register("alibi")
+class Alibi(OverCoordinate):
+    """A penalty that grows with the distance, steeper in some heads; nothing is learned (Press et al., 2022)."""
+
+    def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
+        distance = view.distance(self.options.coordinate).abs()
+        return by_head(-distance[..., None] * self.slopes().to(q))
+
+    def slopes(self) -> Tensor:
+        """A geometric sequence from 2^(−8/h) to 2^−8; for other than powers of two, every other one of the next."""
+        heads = self.shape.heads
+        power = 2 ** math.floor(math.log2(heads))
+        steps = torch.arange(1, power + 1) / power
+        between = torch.arange(1, 2 * power + 1, 2)[: heads - power] / (2 * power)
+        return 2.0 ** (-8 * torch.cat([steps, between]))
+
+
+@POSITIONS.register("rope")
+class Rope(OverCoordinate):
+    """Queries and keys are rotated by angles that grow with the position (RoPE; Su et al., 2021)."""
+
+    class Options(OverCoordinate.Options):
+        base: float = Field(10000.0, gt=1, description="the wavelengths go from 2π to nearly 2π·base")
+
+    options: Options
+
+    def __init__(self, options: Options, shape: Shape):
+        super().__init__(options, shape)
+        if shape.head_width % 2:
+            raise UsageError(f"rope turns pairs of dimensions, and a head has {shape.head_width}")
+
+    def rotate(self, q: Tensor, k: Tensor, at: Coordinates[Tensor]) -> tuple[Tensor, Tensor]:
+        half = self.shape.head_width // 2
+        frequency = self.options.base ** (-torch.arange(half, device=q.device) / half)
+        angle = getattr(at, self.options.coordinate)[..., None] * frequency
+        if angle.dim() == 3:  # (b, j, d/2): the same in all heads
+            angle = angle[:, None]
+        angle = torch.cat([angle, angle], -1)
+        cos, sin = angle.cos().to(q), angle.sin().to(q)
+
+        def turned(x: Tensor) -> Tensor:
+            n = x.shape[-2]
+            a, b = x.chunk(2, -1)
+            return x * cos[..., :n, :] + torch.cat([-b, a], -1) * sin[..., :n, :]
+
+        return turned(q), turned(k)
+
+
+@POSITIONS.register("fire")
+class Fire(OverCoordinate):
+    """A small network of the distance, logarithmic and relative to the query's position (FIRE; Li et al., 2024)."""
+
+    class Options(OverCoordinate.Options):
+        hidden: int = Field(32, ge=1, description="width of the network")
+        threshold: int = Field(512, ge=1, description="positions below it (times a learned factor) count as it")
+
+    options: Options
+
+    def __init__(self, options: Options, shape: Shape):
+        super().__init__(options, shape)
+        self.network = nn.Sequential(nn.Linear(1, options.hidden), nn.ReLU(), nn.Linear(options.hidden, shape.heads))
+        self.c = nn.Parameter(torch.tensor(0.1))
+        self.factor = nn.Parameter(torch.tensor(1.0))
+
+    def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
+        threshold = (self.factor * self.options.threshold).abs()
+        reach = torch.maximum(view.ends(self.options.coordinate)[0].to(threshold), threshold)
+        share = self.log(view.distance(self.options.coordinate)) / self.log(reach)
+        return by_head(self.network(share[..., None]))
+
+    def log(self, x: Tensor) -> Tensor:
+        return ((self.c * x).abs() + 1).log()
+
+
+@POSITIONS.register("randomised")
+class Randomised(Position):
+    """Randomised positions (Ruoss et al., 2023), around any other embedding: a sorted random choice of 0 … reach − 1.
+
+    Short sequences of training so have the positions of long ones. One choice a batch in training; in testing it is
+    always the same.
+    """
+
+    class Options(Position.Options):
+        inner: "AnyPosition" = Field("relative-key", validate_default=True, description="the embedding around which")
+        reach: int = Field(2048, ge=2, description="positions are chosen below it")
+
+    options: Options
+    random = True
+
+    def __init__(self, options: Options, shape: Shape):
+        super().__init__(options, shape)
+        inner = POSITIONS[options.inner.kind]
+        self.inner = inner(options.inner, replace(shape, max_length=options.reach))
+        self.per_layer = inner.per_layer
+
+    @property
+    def longest(self) -> int:
+        return self.options.reach // 2  # powers of ten may go to either side
+
+    def moved(self, at: Coordinates[Tensor]) -> Coordinates[Tensor]:
+        return replace(at, index=self.choice(at.index), significance=self.choice(at.significance))
+
+    def choice(self, where: Tensor) -> Tensor:
+        """Each of the positions that occur becomes another one, in the same order."""
+        least, most = (int(bound) for bound in where.aminmax())
+        many, reach = most - least + 1, self.options.reach
+        fixed = None if self.training else torch.Generator().manual_seed(many)
+        chosen = torch.randperm(reach, generator=fixed)[:many].sort().values.to(where.device)
+        return chosen[where - least]
+
+    def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
+        return self.inner.embed(x, at)
+
+    def rotate(self, q: Tensor, k: Tensor, at: Coordinates[Tensor]) -> tuple[Tensor, Tensor]:
+        return self.inner.rotate(q, k, at)
+
+    def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor | None:
+        return self.inner.scores(q, k, view)
+
+
 AnyPosition = Annotated[SerializeAsAny[Position.Options], BeforeValidator(POSITIONS.parse)]
+Randomised.Options.model_rebuild()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
 from lengthwise.layout import Layout, LayoutConfig
-from lengthwise.model import Encoder, ModelConfig
+from lengthwise.model import Encoder, Knobs, ModelConfig
 from lengthwise.tasks import TASKS, Task
 
 OPERATOR = r"[^0-9A-Za-z_\s=.,]|[xX]"
@@ -44,31 +44,39 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         super().__init__()
         self.task: Task = TASKS.parse(task)  # type: ignore[assignment]
         self.layout = Layout(self.task, digits, LayoutConfig.model_validate(layout))
-        self.encoder = Encoder(ModelConfig.model_validate(model), self.layout.length, len(self.layout.vocabulary))
+        layout_ = self.layout
+        self.encoder = Encoder(
+            ModelConfig.model_validate(model), layout_.length, len(layout_.vocabulary), len(layout_.widths)
+        )
 
     @property
     def device(self) -> torch.device:
         return self.encoder.classifier.weight.device
 
-    def forward(self, operands: tuple[Numbers, ...]) -> Tensor:
-        """Logits (batch, n_out, vocabulary)."""
-        tokens = torch.from_numpy(self.layout.encode(operands)).to(self.device, non_blocking=True)
-        at = self.layout.coordinates(operands).map(lambda c: torch.from_numpy(c).to(self.device))
-        return self.encoder(tokens, at, self.layout.n_out)
+    def forward(self, operands: tuple[Numbers, ...], padding: int = 0, layers: int | None = None) -> Tensor:
+        """Logits (batch, n_out, vocabulary). More padding (where the layout is fitted) and layers are for training."""
+        layout = self.layout.fit(operands, padding)
+        tokens = torch.from_numpy(layout.encode(operands)).to(self.device, non_blocking=True)
+        at = layout.coordinates(operands).map(lambda c: torch.from_numpy(c).to(self.device))
+        return self.encoder(tokens, at, layout.n_out, layers)
 
-    def targets(self, answer: Numbers) -> Tensor:
+    def targets(self, answer: Numbers, n_out: int) -> Tensor:
         """The symbols (batch, n_out) that logits should give."""
-        return torch.from_numpy(self.layout.encode_answer(answer)).to(self.device, non_blocking=True)
+        return torch.from_numpy(self.layout.encode_answer(answer, n_out)).to(self.device, non_blocking=True)
 
     @contextmanager
-    def testing(self) -> Iterator[None]:
-        """No dropout and no gradients, and then as it was before."""
-        was_training = self.training
+    def testing(self, layers: int | None = None, sharpness: float = 1.0) -> Iterator[None]:
+        """No dropout and no gradients, the knobs as given, and then all as it was before."""
+        if layers and self.encoder.config.encoder == "transformer":
+            raise UsageError("only a universal transformer can apply its layers another number of times")
+        was_training, knobs = self.training, self.encoder.knobs
         self.eval()
+        self.encoder.knobs = Knobs(layers, sharpness)
         try:
             with torch.inference_mode():
                 yield
         finally:
+            self.encoder.knobs = knobs
             self.train(was_training)
 
     def solve(self, problems: Sequence[str]) -> list[int | None]:
@@ -91,7 +99,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
             confidence, symbols = (t.cpu().numpy() for t in self(operands).softmax(-1).max(-1))
         numbers, valid = self.layout.decode_answer(symbols)
         correct = self.task.answer(*operands)
-        right = (symbols == self.layout.encode_answer(correct)).all(1)
+        right = (symbols == self.layout.encode_answer(correct, symbols.shape[1])).all(1)
         answers, truths = numbers.to_ints(), correct.to_ints()
         for row, problem in enumerate(problems):
             yield Solution(
@@ -119,8 +127,9 @@ class Solver(nn.Module, PyTorchModelHubMixin):
             raise UsageError(
                 f"{shown} has {len(operands)} operands, but this model was trained for {len(self.layout.widths)}"
             )
-        for operand, room in zip(operands, self.task.operand_digits(self.layout.digits), strict=True):
-            if len(operand) > room:
+        rooms = self.task.operand_digits(self.layout.digits)
+        for operand, room, shared in zip(operands, rooms, self.layout.shared, strict=True):
+            if len(operand) > room and (shared or not self.layout.config.fitted):
                 raise UsageError(
                     f"{shortened(operand)} has {len(operand)} digits, but this model's layout has room for {room}"
                 )

@@ -25,6 +25,7 @@ from lengthwise.errors import UsageError
 from lengthwise.evaluation import Accuracy, evaluate
 from lengthwise.evaluation import accuracy as accuracy_of
 from lengthwise.experiment import CONFIG, Experiment, TrainingConfig
+from lengthwise.layout import Layout
 from lengthwise.runs import Run, append, load_tensors, restore, save_tensors, writing
 from lengthwise.solver import Solver
 
@@ -54,7 +55,7 @@ def train(run: Run) -> Iterator[Progress]:
         solver = solver.to(device).train()
         data = TrainingSet(experiment.task, experiment.data, experiment.seed)
         optimizer = adamw(solver, experiment.training)
-        window = Window(solver.layout.n_out, device)
+        window = Window(training_layout(experiment).n_out, device)
         step, seconds = load_checkpoint(run, solver, optimizer, window)
         metrics = run.keep_metrics(step)
         run.record_session(machine.describe(experiment.device), step)
@@ -66,9 +67,9 @@ def train(run: Run) -> Iterator[Progress]:
             rate = learning_rate(config, step, steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            targets = solver.targets(examples.answer)
-            with dropout_seed(experiment, step), autocast(experiment):
-                logits = solver(examples.operands)
+            with draws(solver, experiment, step), autocast(experiment):
+                logits = solver(examples.operands, *varied(experiment, step))
+                targets = solver.targets(examples.answer, logits.shape[1])
                 loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
             optimizer.zero_grad()
             loss.backward()
@@ -116,6 +117,13 @@ def train(run: Run) -> Iterator[Progress]:
                 "evaluation": [a.record() for a in tested],
             },
         )
+
+
+def training_layout(experiment: Experiment) -> Layout:
+    """The largest that a batch can have."""
+    data = experiment.data
+    digits = max(data.train_digits, *(n for n, _ in data.priming), 1) + data.padding
+    return Layout(experiment.task, digits if experiment.layout.fitted else data.test_digits, experiment.layout)
 
 
 def initial_solver(experiment: Experiment) -> Solver:
@@ -190,10 +198,18 @@ def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def dropout_seed(experiment: Experiment, step: int) -> AbstractContextManager[Any]:
-    """Dropout masks that depend on the seed and the step only; torch's global generator is left as it was."""
-    model = experiment.model
-    if not (model.dropout or model.attention_dropout):
+def varied(experiment: Experiment, step: int) -> tuple[int, int | None]:
+    """The padding and the number of layers of a step's batch, where they vary."""
+    padding, more = experiment.data.padding, experiment.training.more_layers
+    if not padding and not more:
+        return 0, None
+    rng = generator(experiment.seed, "variation", step)
+    return int(rng.integers(padding + 1)), experiment.model.layers + int(rng.integers(more + 1))
+
+
+def draws(solver: Solver, experiment: Experiment, step: int) -> AbstractContextManager[Any]:
+    """The model's random draws depend on the seed and the step only; torch's global generator is left as it was."""
+    if not solver.encoder.random:
         return nullcontext()
     return seeded(int(generator(experiment.seed, "dropout", step).integers(2**62)))
 
@@ -220,6 +236,9 @@ class Window:
 
     def add(self, loss: Tensor, logits: Tensor, targets: Tensor, primed: Tensor) -> None:
         right = logits.detach().argmax(-1) == targets
+        right = F.pad(
+            right, (0, self.counts.shape[1] - 2 - right.shape[1]), value=True
+        )  # a fitted layout may be less wide
         columns = torch.cat([torch.ones_like(right[:, :1]), right.all(1, keepdim=True), right], 1).long()
         self.counts.index_add_(0, primed.long(), columns)
         self.total_loss += torch.stack([loss.detach().float(), torch.ones_like(self.total_loss[0])])
