@@ -261,6 +261,22 @@ def test_lists_come_from_the_registries(capsys):
     assert "invalid choice: 'taks'" in complaint(capsys, "list", "taks")
 
 
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("paper run table-adition", "did you mean 'table-addition'?"),
+        ("paper run table-addition --scale smoke --on locl", "there is no engine 'locl': did you mean 'local'?"),
+        ("paper run table-addition --scale smoke --on slurm", "there is no engine 'slurm': known: local."),
+        ("paper run", "say which artefacts to run"),
+        ("paper run table-addition --seeds 0", "at least 1"),
+    ],
+)
+def test_a_bad_paper_command_makes_no_run(words, part, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert part in complaint(capsys, *words.split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_fine_tuning_starts_from_the_other_run(trained, tmp_path, capsys):
     keys = [*QUICK, "--data.train_digits", "10", "--data.sampling", "exact", "--training.learning_rate", "1e-12"]
     arguments = ["train", "--runs", str(tmp_path), "--name", "tuned", "--start_from", str(trained), *keys]

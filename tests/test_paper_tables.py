@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,12 @@ from matplotlib.figure import Figure
 
 from lengthwise.paper import ARTEFACTS
 from lengthwise.paper.artefact import SCALES, Artefact, Record, Results, ScaleName, Table
-from lengthwise.paper.records import plan
-from lengthwise.report import MISSING, draw, grid_rows
+from lengthwise.paper.figure_finetuning_priming import BASE, tuned
+from lengthwise.paper.records import Planned, in_domain, load_results, plan, record_path
+from lengthwise.paper.running import cost
+from lengthwise.paper.scales import variants
+from lengthwise.report import MISSING, draw, grid_rows, seeds_read, write_report
+from lengthwise.runs import write_json
 
 PAPER = Path(__file__).parent.parent.parent / "shared" / "paper" / "paper.tex"
 TABLES = {name: artefact for name, artefact in ARTEFACTS.items() if isinstance(artefact, Table)}
@@ -95,6 +100,29 @@ def test_settings_are_valid_experiments(artefact: Artefact, scale: ScaleName):
     assert len({p.label for p in planned}) >= 1
     by_label = {(p.label, p.seed): p.identity for p in planned}
     assert all(by_label[label, 0] != by_label[label, 1] for label, _ in by_label)
+
+
+RATES, DECAYS = {1e-4, 3e-5, 1e-5}, {1e-5, 1e-4, 1e-3, 1e-2}  # section 2.2, the ends of the former and one between
+
+
+@every_artefact
+def test_at_paper_scale_every_pair_of_the_ranges_is_trained(artefact: Artefact, tmp_path: Path):
+    planned = [p for v in variants("paper") for p in plan(artefact, "paper", range(2), Path("runs"), variant=v)]
+    by_identity = {p.identity: p for p in planned}
+    assert len(by_identity) == len(planned) == cost(artefact, "paper", 2, tmp_path, Path("runs")).runs
+    settings = product(artefact.settings("paper"), range(2), RATES, DECAYS)
+    assert {
+        (p.label, p.seed, p.experiment.training.learning_rate, p.experiment.training.weight_decay) for p in planned
+    } == set(settings)
+    for p in planned:
+        if p.origin:
+            assert (by_identity[p.origin].variant, by_identity[p.origin].seed) == (p.variant, p.seed)
+        else:
+            assert p.experiment.data.train_digits in p.experiment.lengths, "what decides between variants is measured"
+
+
+def test_the_smaller_scales_have_one_variant():
+    assert variants("smoke") == variants("cpu") == [{}]
 
 
 @every_table
@@ -395,3 +423,54 @@ def test_a_table_that_draws_saves_its_figure(name, tmp_path: Path):
     assert saved == ({f"{table.name}.png": b"\x89PNG", f"{table.name}.pdf": b"%PDF"} if draws else {})
     for label in results.records if draws else ():  # also if some runs are missing
         draw(table, Results("cpu", {label: results.of(label)}), tmp_path)
+
+
+def write_record(results: Path, planned: Planned, end: float, tests: Mapping[int, float], start: float = 0.5) -> None:
+    """What is kept of a run: in domain it went from one accuracy to another while it was trained."""
+    trained = planned.experiment.data.train_digits
+    curve = [{"examples": i, "evaluation": [{"length": trained, "exact_match": s}]} for i, s in enumerate((start, end))]
+    tested = [{"length": n, "exact_match": s, "digits": [s] * n} for n, s in tests.items()]
+    made = {"config": planned.experiment.model_dump(mode="json"), "curve": curve, "evaluation": tested, "measures": {}}
+    path = record_path(results, "paper", planned.identity)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, made)
+
+
+def test_of_the_variants_the_best_in_domain_is_kept(tmp_path: Path):
+    """By the end of training's own evaluations and the mean over seeds, whatever tests and earlier ones say."""
+    table, (first, *_, last) = TABLES["table-elementwise"], variants("paper")
+    for variant, ends, at_six, start in ((first, (1.0, 0.9), 1.0, 0.99), (last, (0.97, 0.96), 0.2, 0.1)):
+        planned = [p for p in plan(table, "paper", range(2), tmp_path, variant=variant) if p.label == "RPE_k"]
+        for p, end in zip(planned, ends, strict=True):
+            write_record(tmp_path, p, end, {5: at_six, 6: at_six, 20: 0.0}, start)
+    found = load_results(table, "paper", tmp_path, tmp_path)
+    assert found.kept == {"RPE_k": last}
+    assert found.exact_match("RPE_k", 6) == [0.2, 0.2]
+    assert in_domain(found.of("RPE_k")[:1] * 2) > in_domain(found.of("RPE_k")[:1])  # more seeds, if equal
+    write_report("paper", tmp_path, tmp_path, tmp_path, [table])
+    report = (tmp_path / "report.md").read_text()
+    assert "- RPE_k: learning rate 1e-05, weight decay 1e-05\n" in report
+    assert f"| {table.claims[0].text} | does not hold | 2 |" in report
+    assert f"| {table.claims[1].text} | not enough runs | missing: APE |" in report
+
+
+def test_fine_tuning_is_shown_in_the_variant_of_its_origin(tmp_path: Path):
+    """It is in domain at a length that is tested, which must not decide."""
+    figure, (first, *_, last) = ARTEFACTS["figure-finetuning-priming"], variants("paper")
+    for variant, before, after in ((first, 0.9, 1.0), (last, 0.99, 0.3)):
+        planned = {p.label: p for p in plan(figure, "paper", range(1), tmp_path, variant=variant)}
+        write_record(tmp_path, planned[BASE], before, {5: before, 35: 0.0})
+        write_record(tmp_path, planned[tuned(1000)], after, {5: 0.0, 35: after})
+    found = load_results(figure, "paper", tmp_path, tmp_path)
+    assert found.kept == {BASE: last, tuned(1000): last}
+    assert found.exact_match(tuned(1000), 35) == [0.3]
+
+
+def test_a_verdict_has_the_seeds_of_the_settings_that_it_rests_on():
+    table = TABLES["table-elementwise"]
+    whole = results_with(table, "cpu", pattern("table-elementwise")).records
+    uneven = Results("cpu", {"APE": whole["APE"][:1], "RPE_k": [*whole["RPE_k"], whole["RPE_k"][0]]})
+    assert [seeds_read(claim, uneven) for claim in table.claims] == ["3", "1–3", "1", "1"]
+    part = Results("cpu", {"RPE_k": whole["RPE_k"]})
+    assert [seeds_read(claim, part) for claim in table.claims] == ["2", *[f"{MISSING}: APE"] * 3]
+    assert {seeds_read(claim, Results("smoke", whole)) for claim in table.claims} == {""}

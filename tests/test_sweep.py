@@ -37,6 +37,7 @@ def test_dependent_runs_wait_failures_are_told_and_the_rest_goes_on(tmp_path):
     assert reasons[tuned.path] is None
     assert "the loss is nan" in reasons[bad.path]
     assert "which failed" in reasons[hopeless.path]
+    assert (bad.status, hopeless.status) == ("failed", "interrupted")
     order = [run.path for run, _ in ends]
     assert order.index(base.path) < order.index(tuned.path)
     before = (base.path / "model.safetensors").stat().st_mtime_ns

@@ -184,6 +184,8 @@ def add_listing_commands(commands: Commands) -> None:
     paper.add_argument("--scale", choices=["smoke", "cpu", "paper"], default="cpu", help="(default: cpu)")
     paper.add_argument("--seeds", type=int, default=3, help="seeds a setting (default: 3)")
     paper.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each (default: 2)")
+    paper.add_argument("--on", metavar="ENGINE", default="local", help="what trains the runs (default: local)")
+    paper.add_argument("--retry", action="store_true", help="train runs that failed again, from the start")
     paper.add_argument("--device", default="cpu", help="cpu, cuda or mps (default: cpu)")
     paper.add_argument("--results", metavar="DIR", default="results", help="where records are (default: results)")
     paper.add_argument("--out", metavar="DIR", help="of the report (default: results/SCALE)")
@@ -346,6 +348,7 @@ def run_paper(chosen: argparse.Namespace) -> None:
     from lengthwise.paper import ARTEFACTS
     from lengthwise.paper.running import cost, run_artefacts
     from lengthwise.report import write_report
+    from lengthwise.sweep import find_engine
 
     for name in chosen.artefacts:
         if name not in ARTEFACTS:
@@ -368,14 +371,28 @@ def run_paper(chosen: argparse.Namespace) -> None:
     elif chosen.what == "run":
         if not chosen.artefacts and not chosen.all:
             raise UsageError("say which artefacts to run, or --all; `lengthwise paper list` lists them")
+        engine = find_engine(chosen.on)  # before a run is made
         with Display() as display:
             failed = run_artefacts(
-                artefacts, chosen.scale, chosen.seeds, chosen.jobs, results, root, chosen.device, display, chosen.only
+                artefacts,
+                chosen.scale,
+                chosen.seeds,
+                chosen.jobs,
+                results,
+                root,
+                chosen.device,
+                display,
+                only=chosen.only,
+                retry=chosen.retry,
+                engine=engine,
             )
         for path, reason in failed.items():
             print(f"failed: {path}: {reason}", file=sys.stderr)
         if failed:
-            raise UsageError(f"{len(failed)} runs failed; the same command tries them again")
+            raise UsageError(
+                f"{len(failed)} runs failed; the same command goes on with them, but trains those that diverged only"
+                " with --retry"
+            )
         print(f"recorded in {results / chosen.scale}; `lengthwise paper report --scale {chosen.scale}` shows them")
     else:
         out = Path(chosen.out) if chosen.out else results / chosen.scale

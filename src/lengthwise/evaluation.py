@@ -11,7 +11,7 @@ import numpy as np
 from lengthwise.data import Examples, Sampling, evaluation_set, parse_lengths
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
-from lengthwise.solver import Solver
+from lengthwise.solver import DIGITS_AT_ONCE, Solver
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,6 @@ def accuracy(
                 correct += int(right.all(1).sum())
                 by_digit += right[:, :digits].sum(0)
     return Accuracy(length, examples, correct, tuple((by_digit / examples).tolist()))
-
-
-DIGITS_AT_ONCE = 50_000
 
 
 def portions(block: Examples) -> Iterator[tuple[tuple[Numbers, ...], Numbers]]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lengthwise.paper.artefact import Artefact, Grid, Results, ScaleName
+from lengthwise.paper.artefact import Artefact, Claim, Grid, Results, ScaleName
 from lengthwise.paper.records import load_results
+from lengthwise.paper.scales import spelled
 from lengthwise.runs import write_atomically
 
 MISSING = "missing"
@@ -82,19 +83,31 @@ def write_report(scale: ScaleName, results: Path, root: Path, out: Path, artefac
         f"Every number here is at {scale} scale and comes from the records in {results / scale}. A cell has the mean"
         " over seeds, their standard deviation and number, and after the dot what the paper published (at its own,"
         " larger scale; table columns say which length). A cell without a run says so. A verdict is a comparison of"
-        " means over the seeds that there are, which may be one: each section says how many."
+        " means over the seeds that there are of the settings that it is about, which may be one: the last column of"
+        " the claims has their fewest and most."
     )
     loaded = {artefact: load_results(artefact, scale, results, root) for artefact in artefacts}
     rows = [
-        [artefact.where, claim.text, claim.verdict(loaded[artefact])]
+        [artefact.where, claim.text, claim.verdict(loaded[artefact]), seeds_read(claim, loaded[artefact])]
         for artefact in artefacts
         for claim in artefact.claims
     ]
     document.heading("Claims")
-    document.table(["where", "claim", f"verdict at {scale} scale"], rows)
+    document.table(["where", "claim", f"verdict at {scale} scale", "seeds"], rows)
     for artefact in artefacts:
         section(document, artefact, loaded[artefact], out)
     document.write(out)
+
+
+def seeds_read(claim: Claim, results: Results) -> str:
+    """The fewest and the most seeds of the settings that a claim's verdict rests on, or what is missing for one."""
+    seeds = claim.seeds(results)
+    missing = [label for label, count in seeds.items() if not count]
+    if missing:
+        return f"{MISSING}: {missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
+    if not seeds:  # at smoke scale, where no claim is asked
+        return ""
+    return "–".join(map(str, sorted({min(seeds.values()), max(seeds.values())})))
 
 
 def section(document: Document, artefact: Artefact, results: Results, out: Path) -> None:
@@ -109,6 +122,14 @@ def section(document: Document, artefact: Artefact, results: Results, out: Path)
         + f" Made by: lengthwise paper run {artefact.name} --scale {results.scale}"
         + (f" --seeds {seeds[-1]}" if seeds else "")
     )
+    kept = [f"{label}: {spelled(variant)}" for label, variant in results.kept.items() if variant]
+    if kept:
+        document.paragraph(
+            "Of each setting's runs, those are shown whose hyperparameters are best in domain: by the accuracy at the"
+            " trained length in the last evaluation during training, averaged over seeds. What starts from another"
+            " setting has the same as that one. Kept are:"
+        )
+        document.bullets(kept)
     for title, grid in artefact.grids(results).items():
         document.paragraph(title)
         document.table(["", *grid.columns], grid_rows(grid))

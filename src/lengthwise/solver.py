@@ -19,7 +19,7 @@ from lengthwise.tasks import TASKS, Task
 OPERATOR = r"[^0-9A-Za-z_\s=.,]|[xX]"
 PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*(?:{OPERATOR})\s*[0-9]+)+\s*=?\s*")
 ALIASES = {"x": "×", "X": "×"}  # what people type for a symbol
-BATCH = 250
+DIGITS_AT_ONCE = 50_000  # a bound on memory, whatever the length of the problems
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,21 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         """The model's answers with their confidence, beside the correct ones."""
         problems = [problems] if isinstance(problems, str) else list(problems)
         parsed = [self.parse(problem) for problem in problems]
-        solutions: list[Solution] = []
-        for start in range(0, len(parsed), BATCH):
-            columns = zip(*parsed[start : start + BATCH], strict=True)
-            operands = tuple(Numbers.from_text(column) for column in columns)
-            solutions += self._solutions(problems[start : start + BATCH], operands)
-        return solutions
+        solutions: dict[int, Solution] = {}
+        for rows in self.batches(parsed):
+            operands = tuple(Numbers.from_text(column) for column in zip(*(parsed[row] for row in rows), strict=True))
+            solutions |= zip(rows, self._solutions([problems[row] for row in rows], operands), strict=True)
+        return [solutions[row] for row in range(len(problems))]
+
+    def batches(self, parsed: Sequence[Sequence[str]]) -> Iterator[list[int]]:
+        """Which problems are solved together: of one length, where the layout is fitted to it, and not too many."""
+        by_length: dict[int, list[int]] = {}
+        for row, operands in enumerate(parsed):
+            longest = max(map(len, operands)) if self.layout.config.fitted else self.layout.digits
+            by_length.setdefault(longest, []).append(row)
+        for longest, rows in by_length.items():
+            size = max(1, DIGITS_AT_ONCE // (len(self.layout.widths) * longest))
+            yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
     def _solutions(self, problems: Sequence[str], operands: tuple[Numbers, ...]) -> Iterator[Solution]:
         with self.testing():

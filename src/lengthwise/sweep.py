@@ -5,16 +5,19 @@ import os
 import queue
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from lengthwise.display import Display
-from lengthwise.errors import UsageError
+from lengthwise.errors import UsageError, nearest
 from lengthwise.runs import Run
 from lengthwise.training import train
 
 SECONDS_BETWEEN_MESSAGES = 0.3
+Ends = Iterator[tuple[Run, str | None]]  # runs as they end, each with the reason if it failed
+# What trains runs, so many at a time. One that starts from another of them waits for it.
+Engine = Callable[[Sequence[Run], int, Display], Ends]
 
 
 class Worker:
@@ -40,10 +43,10 @@ class Worker:
         self.process.join()
 
 
-def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Iterator[tuple[Run, str | None]]:
-    """Train runs to their ends, `jobs` at a time, yielding each as it ends, with the reason if it failed.
+def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Ends:
+    """Train runs to their ends on this machine, `jobs` at a time, yielding each as it ends.
 
-    A run that starts from another waits for it. Ctrl-C lets every worker save before it stops.
+    One that has finished ends at once, one that starts from another waits for it. Ctrl-C lets every worker save first.
     """
     if jobs < 1:
         raise UsageError(f"runs can be trained 1 or more at a time, not {jobs}")
@@ -121,3 +124,12 @@ def work(orders: Any, messages: Any) -> None:
         except Exception as error:
             messages.put((path, f"{type(error).__name__}: {error}"))
             raise
+
+
+ENGINES: dict[str, Engine] = {"local": run_all}
+
+
+def find_engine(name: str) -> Engine:
+    if name not in ENGINES:
+        raise UsageError(f"there is no engine '{name}': {nearest(name, ENGINES)}")
+    return ENGINES[name]

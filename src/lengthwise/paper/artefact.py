@@ -25,6 +25,7 @@ class Results:
 
     scale: ScaleName
     records: Mapping[str, Sequence[Record]] = field(default_factory=dict)
+    kept: Mapping[str, Setting] = field(default_factory=dict)  # the variant that a setting's records are of
 
     def of(self, label: str) -> Sequence[Record]:
         return self.records.get(label, ())
@@ -49,6 +50,17 @@ class Results:
         return ([x for x, _ in curves[0]] if curves else []), [[y for _, y in curve] for curve in curves]
 
 
+@dataclass(frozen=True)
+class Noted(Results):
+    """Results that note which settings are read."""
+
+    read: set[str] = field(default_factory=set)
+
+    def of(self, label: str) -> Sequence[Record]:
+        self.read.add(label)
+        return super().of(label)
+
+
 # What counts as a difference between two accuracies: more than two points.
 MARGIN = 0.02
 
@@ -67,6 +79,12 @@ class Claim:
             return "holds" if self.holds(results) else "does not hold"
         except Missing:
             return "not enough runs"
+
+    def seeds(self, results: Results) -> dict[str, int]:
+        """The seeds that there are of each setting that the verdict rests on."""
+        noted = Noted(results.scale, results.records)
+        self.verdict(noted)
+        return {label: len(results.of(label)) for label in sorted(noted.read)}
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,17 @@ A record is one JSON file, results/SCALE/runs/IDENTITY.json; checkpoints aren't 
 identity, so a run that several artefacts share is trained and recorded once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lengthwise import experiment as configuration
 from lengthwise.experiment import Experiment
-from lengthwise.paper.artefact import Artefact, Record, Results, ScaleName
+from lengthwise.paper.artefact import Artefact, Record, Results, ScaleName, Setting
+from lengthwise.paper.scales import variants
 from lengthwise.runs import Run, read_json, write_json
 
 
@@ -24,20 +27,28 @@ class Planned:
     experiment: Experiment
     identity: str
     origin: str | None  # the identity of the run that it starts from
+    variant: Setting
 
 
-def plan(artefact: Artefact, scale: ScaleName, seeds: range, root: Path, device: str = "cpu") -> Iterator[Planned]:
-    """All runs of an artefact, each after the one that it starts from."""
+def plan(
+    artefact: Artefact,
+    scale: ScaleName,
+    seeds: range,
+    root: Path,
+    device: str = "cpu",
+    variant: Setting | None = None,
+) -> Iterator[Planned]:
+    """The runs of an artefact in one of the scale's variants, each after the one that it starts from."""
     for seed in seeds:
         made: dict[str, Experiment] = {}
         for label, setting in artefact.settings(scale).items():
             origin = made[setting["start_from"]] if "start_from" in setting else None
-            fields = {"seed": seed, "device": device, **setting}
+            fields = {"seed": seed, "device": device, **setting, **(variant or {})}
             if origin:
                 fields["start_from"] = str(root / origin.name())
             made[label] = configuration.load(None, fields)
             from_identity = origin.identity() if origin else None
-            yield Planned(label, seed, made[label], made[label].identity(origin), from_identity)
+            yield Planned(label, seed, made[label], made[label].identity(origin), from_identity, variant or {})
 
 
 def record_path(results: Path, scale: ScaleName, identity: str) -> Path:
@@ -88,10 +99,37 @@ def thinned(records: list[Record], most: int = 60) -> list[Record]:
 
 
 def load_results(artefact: Artefact, scale: ScaleName, results: Path, root: Path, most_seeds: int = 10) -> Results:
-    """The records that there are of an artefact's runs."""
+    """The records that there are of an artefact's runs: for each setting, of the variant that is best in domain."""
+    options = [
+        (variant, read_records(plan(artefact, scale, range(most_seeds), root, variant=variant), scale, results))
+        for variant in variants(scale)
+    ]
+    records: dict[str, list[Record]] = {}
+    kept: dict[str, Setting] = {}
+    for label, setting in artefact.settings(scale).items():
+        # Fine-tuning is in domain at a length that is tested, so what it starts from decides for it.
+        decides = setting.get("start_from", label)
+        variant, found = max(options, key=lambda option: in_domain(option[1].get(decides, ())))
+        if label in found:
+            records[label], kept[label] = found[label], variant
+    return Results(scale, records, kept)
+
+
+def read_records(planned: Iterable[Planned], scale: ScaleName, results: Path) -> dict[str, list[Record]]:
     found: dict[str, list[Record]] = {}
-    for planned in plan(artefact, scale, range(most_seeds), root):
-        path = record_path(results, scale, planned.identity)
+    for run in planned:
+        path = record_path(results, scale, run.identity)
         if path.exists():
-            found.setdefault(planned.label, []).append(read_json(path))
-    return Results(scale, found)
+            found.setdefault(run.label, []).append(read_json(path))
+    return found
+
+
+def in_domain(records: Sequence[Record]) -> tuple[float, int]:
+    """The accuracy at the trained length when training ended, averaged over seeds, and then how many they are."""
+    shares = [
+        a["exact_match"]
+        for r in records
+        for a in r["curve"][-1]["evaluation"]
+        if a["length"] == r["config"]["data"]["train_digits"]
+    ]
+    return (float(np.mean(shares)) if shares else -1.0), len(shares)

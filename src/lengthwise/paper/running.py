@@ -9,8 +9,9 @@ from lengthwise.experiment import Experiment
 from lengthwise.layout import Layout
 from lengthwise.paper.artefact import Artefact, ScaleName
 from lengthwise.paper.records import Planned, plan, record, record_path
+from lengthwise.paper.scales import spelled, variants
 from lengthwise.runs import Run, read_json
-from lengthwise.sweep import run_all
+from lengthwise.sweep import Engine, run_all
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Cost:
 
 
 def cost(artefact: Artefact, scale: ScaleName, seeds: int, results: Path, root: Path) -> Cost:
-    planned = list(plan(artefact, scale, range(seeds), root))
+    planned = [p for variant in variants(scale) for p in plan(artefact, scale, range(seeds), root, variant=variant)]
     examples = [p.experiment.steps * p.experiment.training.batch_size for p in planned]
     flops = sum(n * training_flops(p.experiment) for n, p in zip(examples, planned, strict=True))
     done = sum(record_path(results, scale, p.identity).exists() for p in planned)
@@ -51,15 +52,19 @@ def run_artefacts(
     device: str,
     display: Display,
     only: str = "",
+    retry: bool = False,
+    engine: Engine = run_all,
 ) -> dict[Path, str]:
     """Train what isn't recorded yet and record it; returns the reasons of the runs that failed.
 
-    `only` restricts it to settings whose label contains the text (and what those start from).
+    `only` restricts it to settings whose label contains the text (and what those start from). Runs that have failed
+    before are skipped, or with `retry` trained again from the start.
     """
     wanted: dict[str, list[tuple[Artefact, Planned]]] = {}  # by identity: artefacts share runs
     for artefact in artefacts:
-        for planned in plan(artefact, scale, range(seeds), root, device):
-            wanted.setdefault(planned.identity, []).append((artefact, planned))
+        for variant in variants(scale):
+            for planned in plan(artefact, scale, range(seeds), root, device, variant):
+                wanted.setdefault(planned.identity, []).append((artefact, planned))
     todo: dict[str, Run] = {}
 
     def need(identity: str) -> None:
@@ -71,10 +76,20 @@ def run_artefacts(
     for identity, uses in wanted.items():
         if any(only in planned.label for _, planned in uses) and not recorded(uses, scale, results):
             need(identity)
+    skipped: list[Run] = []
+    for identity, run in list(todo.items()):  # an origin comes before the runs that start from it
+        origin = wanted[identity][0][1].origin
+        if retry and run.status == "failed":
+            run.clear()
+        elif run.status == "failed" or (origin and origin not in todo):
+            skipped.append(todo.pop(identity))
+    if skipped:
+        told = f"runs skipped, as they failed before or start from one that did: {len(skipped)} (--retry trains them)"
+        display.console.print(told, highlight=False, soft_wrap=True)
     identities = {run.path: identity for identity, run in todo.items()}
     display.labels = {run.path.name: describe(wanted[identity]) for identity, run in todo.items()}
     failed: dict[Path, str] = {}
-    for run, reason in run_all(list(todo.values()), jobs, display):
+    for run, reason in engine(list(todo.values()), jobs, display):
         if reason:
             failed[run.path] = reason
             continue
@@ -99,4 +114,5 @@ def recorded(uses: Iterable[tuple[Artefact, Planned]], scale: ScaleName, results
 
 def describe(uses: Sequence[tuple[Artefact, Planned]]) -> str:
     artefact, planned = uses[0]
-    return f"{artefact.name}: {planned.label}, seed {planned.seed}"
+    parts = [f"{artefact.name}: {planned.label}", spelled(planned.variant), f"seed {planned.seed}"]
+    return ", ".join(filter(None, parts))

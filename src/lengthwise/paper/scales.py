@@ -5,7 +5,7 @@ from lengthwise.paper.artefact import ScaleName, Setting
 ENCODERS = {"Transformer": "transformer", "UTransformer": "universal-transformer"}
 EMBEDDINGS = {"APE": "absolute", "RPE_k": "relative-key", "RPE_k,q": "relative-key-query"}
 
-# The paper's ranges of learning rate and weight decay; a run at paper scale takes the first of each unless told.
+# The paper's ranges of learning rate and weight decay; at paper scale a setting is trained with every pair.
 LEARNING_RATES = (1e-4, 3e-5, 1e-5)
 WEIGHT_DECAYS = (1e-2, 1e-3, 1e-4, 1e-5)
 
@@ -63,6 +63,26 @@ def setting(scale: ScaleName, *parts: Setting) -> Setting:
             merged = {k: v for k, v in merged.items() if k not in ("training.steps", "training.epochs")}
         merged |= part
     return merged
+
+
+def variants(scale: ScaleName) -> list[Setting]:
+    """What a setting is trained with: each pair of the paper's ranges, and at the smaller scales as it is."""
+    if scale != "paper":
+        return [{}]
+    return [
+        {"training.learning_rate": rate, "training.weight_decay": decay}
+        for rate in LEARNING_RATES
+        for decay in WEIGHT_DECAYS
+    ]
+
+
+def spelled(variant: Setting) -> str:
+    """A variant in words.
+
+    >>> spelled({"training.learning_rate": 1e-4, "training.weight_decay": 0.01})
+    'learning rate 0.0001, weight decay 0.01'
+    """
+    return ", ".join(f"{key.rpartition('.')[2].replace('_', ' ')} {value:g}" for key, value in variant.items())
 
 
 def budget(scale: ScaleName, cpu_steps: int) -> Setting:
