@@ -118,6 +118,19 @@ def add_training_commands(commands: Commands) -> None:
     train.add_argument("--keys", action=KeysAction, help="list the configuration keys, such as --model.width")
     train.set_defaults(takes_keys=True)
 
+    record = commands.add(
+        "record",
+        run_record,
+        "train and test a length record: from five digits to a thousand",
+        "lengthwise record addition --seeds 3",
+        json=True,
+    )
+    record.add_argument("name", metavar="NAME", help="such as addition; an unknown one lists them")
+    record.add_argument("--seeds", type=natural, help="how many, from --seed on (default: 3, or 1 with --seed)")
+    record.add_argument("--seed", type=natural, help="the first seed, and the only one unless --seeds is given")
+    record.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each (default: 2)")
+    record.add_argument("--results", metavar="DIR", default="results", help="where it is written (default: results)")
+
     resume = commands.add("resume", run_resume, "go on with a run that was stopped", "lengthwise resume runs/my-run")
     resume.add_argument("run", metavar="RUN")
     resume.add_argument("--device", help="go on there: cpu, cuda or mps")
@@ -138,6 +151,7 @@ def add_model_commands(commands: Commands) -> None:
     evaluate.add_argument("--examples", type=int, default=1000, help="problems of each length (default: 1000)")
     evaluate.add_argument("--seed", type=natural, default=0, help="of the problems (default: 0)")
     evaluate.add_argument("--sampling", default="exact", help="of the operands, as data.sampling (default: exact)")
+    add_knobs(evaluate)
     evaluate.add_argument("--digits", action="store_true", help="show the accuracy of each digit too")
     evaluate.add_argument("--device", default="cpu", help="cpu, cuda or mps (default: cpu)")
 
@@ -151,6 +165,29 @@ def add_model_commands(commands: Commands) -> None:
     solve.add_argument("run", metavar="RUN", help="a run, a saved model or a repository on the Hub")
     solve.add_argument("problem", metavar="PROBLEM", nargs="+", help='such as "99999 + 1"; × may be written x')
 
+    show = commands.add(
+        "show",
+        run_show,
+        "show how a problem is written: every token's symbol and coordinates, and where the answer is read",
+        'lengthwise show runs/my-run "12 + 345"',
+        json=True,
+    )
+    show.add_argument("run", metavar="RUN_OR_CONFIG", help="a run, a saved model or a configuration.yaml")
+    show.add_argument("problem", metavar="PROBLEM", help='such as "12 + 345"; × may be written x')
+
+    stress = commands.add(
+        "stress",
+        run_stress,
+        "test a model on special problems: long carries, no carries, unequal lengths, zeros, palindromes, extremes",
+        "lengthwise stress runs/my-run --lengths 5,20,100",
+        json=True,
+    )
+    stress.add_argument("run", metavar="RUN", help="a run, a saved model or a repository on the Hub")
+    stress.add_argument("--lengths", default="5,10", help="such as 5,20,100 (default: 5,10)")
+    stress.add_argument("--examples", type=int, default=200, help="most problems of each case (default: 200)")
+    stress.add_argument("--seed", type=natural, default=0, help="of the problems (default: 0)")
+    add_knobs(stress)
+
     analyze = commands.add(
         "analyze",
         run_analyze,
@@ -162,6 +199,12 @@ def add_model_commands(commands: Commands) -> None:
     analyze.add_argument("--length", type=int, help="of the problems (default: one more than trained)")
     analyze.add_argument("--examples", type=int, default=2000, help="problems (default: 2000)")
     analyze.add_argument("--level", type=float, default=0.9, help="when a digit counts as learned (default: 0.9)")
+
+
+def add_knobs(command: Parser) -> None:
+    """What can be turned on a trained model."""
+    command.add_argument("--layers", type=int, help="apply shared layers so often, instead of as configured")
+    command.add_argument("--sharpness", type=float, default=1.0, help="factor of the attention scores (default: 1)")
 
 
 def add_listing_commands(commands: Commands) -> None:
@@ -224,6 +267,25 @@ def run_train(chosen: argparse.Namespace) -> None:
     finish(api.make_run(experiment, chosen.runs, chosen.name, chosen.again))
 
 
+def run_record(chosen: argparse.Namespace) -> None:
+    from lengthwise.display import Display
+    from lengthwise.record import make, page
+
+    first = 0 if chosen.seed is None else chosen.seed
+    many = 1 if chosen.seed is not None and chosen.seeds is None else chosen.seeds or 3
+    with Display() as display:
+        seeds = range(first, first + many)
+        written = make(chosen.name, seeds, chosen.jobs, Path(chosen.runs), Path(chosen.results), display)
+    if chosen.json:
+        print(json.dumps(written, indent=2, ensure_ascii=False))
+        return
+    print("\n".join(page(written)))
+    print(f"written to {Path(chosen.results) / 'records' / chosen.name}.md and .json; the trained runs:")
+    for trial in written["trials"].values():
+        for run in trial["runs"]:
+            print(f"  {run}")
+
+
 def run_resume(chosen: argparse.Namespace) -> None:
     run = find_run(chosen)
     moved = {key: value for key in ("device", "threads") if (value := getattr(chosen, key)) is not None}
@@ -270,11 +332,41 @@ def run_evaluate(chosen: argparse.Namespace) -> None:
             console=stderr(),
             disable=not sys.stderr.isatty(),
         )
-        results.append(accuracy(model, length, shown).record())
+        results.append(accuracy(model, length, shown, chosen.layers, chosen.sharpness).record())
     if chosen.json:
         print(json.dumps(results, indent=2))
         return
     print_accuracies(results, chosen.digits)
+
+
+def run_stress(chosen: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from lengthwise import api, machine
+    from lengthwise.stress import stress, table
+
+    machine.prepare("cpu", os.cpu_count() or 1)
+    model = api.load(find_model(chosen))
+    outcomes = stress(model, chosen.lengths, chosen.examples, chosen.seed, chosen.layers, chosen.sharpness)
+    if chosen.json:
+        print(json.dumps([outcome.record() for outcome in outcomes], indent=2, ensure_ascii=False))
+        return
+    (Console() if sys.stdout.isatty() else Console(width=160)).print(table(outcomes))
+
+
+def run_show(chosen: argparse.Namespace) -> None:
+    from lengthwise import api
+    from lengthwise import experiment as configuration
+
+    if Path(chosen.run).suffix in (".yaml", ".yml"):
+        solver = configuration.load(chosen.run).build()
+    else:
+        solver = api.load(find_model(chosen))
+    tokens = solver.show(chosen.problem)
+    if chosen.json:
+        print(json.dumps(tokens, indent=2, ensure_ascii=False))
+    else:
+        print_table(list(tokens[0]), [list(token.values()) for token in tokens])
 
 
 def run_solve(chosen: argparse.Namespace) -> None:

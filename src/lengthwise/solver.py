@@ -120,6 +120,21 @@ class Solver(nn.Module, PyTorchModelHubMixin):
                 bool(right[row]),
             )
 
+    def show(self, problem: str) -> list[dict[str, Any]]:
+        """How a problem is written: each token's symbol and coordinates, and the symbol of the answer read there."""
+        operands = tuple(Numbers.from_text([operand]) for operand in self.parse(problem))
+        layout = self.layout.fit(operands)
+        at = layout.coordinates(operands).map(lambda c: c[0].tolist() if c.ndim == 2 else c.tolist())
+        (tokens,), (answer,) = layout.encode(operands), layout.encode_answer(self.task.answer(*operands))
+        return [
+            {
+                "symbol": layout.vocabulary[token],
+                **{name: values[i] for name, values in vars(at).items()},
+                "answer read here": layout.vocabulary[answer[i]] if i < layout.n_out else "",
+            }
+            for i, token in enumerate(tokens)
+        ]
+
     def parse(self, problem: str) -> list[str]:
         """The operands of a problem such as "99999 + 1", as decimal texts without leading zeros."""
         shown = shortened(repr(problem))

@@ -1,0 +1,276 @@
+"""Length records: trained on numbers of up to five digits, tested on very long ones, with the stress suite beside them.
+
+A record is one or more settings, each trained with several seeds. What counts is the mean over seeds with the worst one
+beside it, on fresh problems of each length. No checkpoint is chosen: the model is the one at the end of training.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lengthwise import experiment as configuration
+from lengthwise.data import TrainingSet
+from lengthwise.digits import carries, longest_run
+from lengthwise.display import Display, percent
+from lengthwise.errors import UsageError, nearest
+from lengthwise.evaluation import evaluate, wilson
+from lengthwise.experiment import Experiment
+from lengthwise.runs import Run, read_json, write_atomically, write_json
+from lengthwise.solver import shortened
+from lengthwise.stress import stress
+from lengthwise.sweep import run_all
+
+Setting = dict[str, Any]  # dotted keys of a configuration
+OCCASION = 2**31  # of the test sets: none that training has
+MOST_FAILURES, MOST_SHOWN = 3, 12  # kept of a case, and shown in all
+
+# One digit's neighbours are all that it attends to, at its own power of ten and one to either side. So whatever is
+# learned is a rule for one place, which is the same at every place; and a carry moves on with every layer, so that
+# shared layers, applied until the answer settles, carry as far as they must.
+LOCAL: Setting = {
+    "layout.order": "least-significant-first",
+    "layout.fitted": True,
+    "data.sampling": "uniform-length",
+    "data.train_size": 100000,
+    "data.padding": 2,
+    "model.width": 64,
+    "model.heads": 4,
+    "model.layers": 6,
+    "model.window": 1,
+    "model.recall": True,
+    "model.patience": 3,
+    "model.position": {"kind": "relative-key", "coordinate": "significance", "clip": 1, "by_operands": True},
+    "training.more_layers": 6,
+    "training.batch_size": 64,
+    "evaluation.every": 1000,
+    "evaluation.lengths": [5],
+    "evaluation.final_lengths": [5],
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting of a record: how it is trained, where it is tested, and what is aimed at."""
+
+    setting: Setting
+    tests: Mapping[int, int]  # problems by length
+    goals: Mapping[int, float] = field(default_factory=dict)  # exact match by length
+    stressed: Mapping[int, int] = field(default_factory=dict)  # the stress suite's problems a case, by length
+
+
+@dataclass(frozen=True)
+class Record:
+    """What `lengthwise record NAME` trains and tests."""
+
+    title: str
+    trials: Mapping[str, Trial]
+
+
+RECORDS: dict[str, Record] = {
+    "addition": Record(
+        "sums, trained on 1 to 5 digits",
+        {
+            "sum": Trial(
+                {"task": "addition", **LOCAL, "training.steps": 6000},
+                {5: 1000, 20: 1000, 100: 1000, 1000: 1000, 10000: 20},
+                {100: 0.995, 1000: 0.99},
+                {5: 200, 20: 200, 100: 100, 1000: 10},
+            )
+        },
+    ),
+}
+
+
+def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, display: Display) -> dict[str, Any]:
+    """Train what isn't trained yet, test it, and write results/records/NAME.json and .md; returns what is written.
+
+    What has been measured of a run is kept beside it, so that this can be stopped and gone on with at any time.
+    """
+    if name not in RECORDS:
+        raise UsageError(f"there is no record '{name}': {nearest(name, RECORDS)}")
+    chosen = RECORDS[name]
+    runs = {
+        (label, seed): Run.create(configuration.load(None, {**trial.setting, "seed": seed}), root)
+        for label, trial in chosen.trials.items()
+        for seed in seeds
+    }
+    display.labels = {run.path.name: f"{label}, seed {seed}" for (label, seed), run in runs.items()}
+    for run, failure in run_all(list(runs.values()), jobs, display):
+        if failure:
+            raise UsageError(f"{run.path} failed: {failure}")
+    trials = {}
+    for label, trial in chosen.trials.items():
+        mine = [runs[label, seed] for seed in seeds]
+        trials[label] = summary(trial, mine, [measured(run, trial, display) for run in mine])
+    written = {"record": name, "title": chosen.title, "trials": trials}
+    folder = results / "records"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / f"{name}.json", written)
+    write_atomically(folder / f"{name}.md", "\n".join(page(written)).encode())
+    return written
+
+
+def measured(run: Run, trial: Trial, display: Display) -> dict[str, Any]:
+    """What is measured of a trained run: accuracy by length, and the stress suite at two depths.
+
+    Once as the model is, and once with its layers applied no more often than at least in training.
+    """
+    path = run.path / "record.json"
+    found: dict[str, Any] = read_json(path) if path.exists() else {}
+    if found.get("identity") != run.identity:
+        found = {"identity": run.identity}
+    model, seed, layers = run.load(), run.experiment.seed, run.experiment.model.layers
+
+    def accuracy(length: int, many: int) -> dict[str, Any]:
+        (tested,) = evaluate(model, [length], many, seed, OCCASION)
+        return {key: value for key, value in tested.record().items() if key != "digits"}
+
+    def stressed(depth: int | None, length: int, many: int) -> list[dict[str, Any]]:
+        return [outcome.record() for outcome in stress(model, [length], many, seed, layers=depth)]
+
+    parts: dict[str, tuple[Mapping[int, int], Callable[[int, int], Any]]] = {
+        "evaluation": (trial.tests, accuracy),
+        "stress": (trial.stressed, partial(stressed, None)),
+        "stress, no deeper than trained": (trial.stressed, partial(stressed, layers)),
+    }
+    for part, (tests, measure) in parts.items():
+        for length, many in tests.items():
+            key = f"{part}: {length} digits, {many} problems"
+            if key not in found:
+                display.console.print(f"{run.path.name}: {key}", highlight=False)
+                found[key] = measure(length, many)
+                write_json(path, found)
+    return {
+        part: {length: found[f"{part}: {length} digits, {many} problems"] for length, many in tests.items()}
+        for part, (tests, _) in parts.items()
+    }
+
+
+def seen(experiment: Experiment) -> dict[str, Any]:
+    """All that a model saw in training, measured on its very batches."""
+    data = TrainingSet(experiment.task, experiment.data, experiment.seed)
+    longest = np.zeros(len(experiment.task.operand_digits(1)), int)
+    chain = 0
+    for step in range(experiment.steps):
+        operands = data.batch(step, experiment.training.batch_size).operands
+        longest = np.maximum(longest, [numbers.lengths.max() for numbers in operands])
+        if experiment.task.kind == "addition":
+            chain = max(chain, int(longest_run(carries(*operands)).max()))
+    least = experiment.model.layers
+    return {
+        "examples": experiment.steps * experiment.training.batch_size,
+        "digits of the longest operands": longest.tolist(),
+        **({"longest chain of carries": chain} if chain else {}),
+        "padding beyond the longest of a batch, at most": experiment.data.padding,
+        "times that the layers are applied": f"{least} to {least + experiment.training.more_layers}",
+    }
+
+
+def summary(trial: Trial, runs: Sequence[Run], found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Over seeds: the mean, the worst, and the interval of all their problems together."""
+    lengths = {}
+    for n in trial.tests:
+        tested = [f["evaluation"][n] for f in found]
+        shares = [t["exact_match"] for t in tested]
+        low, high = wilson(sum(t["correct"] for t in tested), sum(t["examples"] for t in tested))
+        lengths[n] = {
+            "problems a seed": trial.tests[n],
+            "mean": float(np.mean(shares)),
+            "worst": min(shares),
+            "low": low,
+            "high": high,
+            "by seed": shares,
+            "goal": trial.goals.get(n),
+        }
+    results = [run.result or {} for run in runs]
+    return {
+        "seeds": [run.experiment.seed for run in runs],
+        "runs": [str(run.path) for run in runs],
+        "parameters": results[0]["parameters"],
+        "minutes of training": [round(result["seconds"] / 60, 1) for result in results],
+        "seen in training": seen(runs[0].experiment),
+        "lengths": lengths,
+        "stress": stress_summary([f["stress"] for f in found]),
+        "stress, no deeper than trained": stress_summary([f["stress, no deeper than trained"] for f in found]),
+        "config": runs[0].experiment.model_dump(mode="json", exclude={"device", "threads", "start_from", "seed"}),
+        "environment": read_json(runs[0].path / "environment.json")["sessions"][-1],
+    }
+
+
+def stress_summary(found: Sequence[Mapping[int, Sequence[Mapping[str, Any]]]]) -> list[dict[str, Any]]:
+    """A case at one length over seeds, with some of the problems that failed."""
+    cases: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
+    for seed in found:
+        for length, outcomes in seed.items():
+            for outcome in outcomes:
+                cases.setdefault((outcome["case"], outcome["detail"], length), []).append(outcome)
+    return [
+        {
+            "case": case,
+            "detail": detail,
+            "length": length,
+            "problems": sum(o["examples"] for o in outcomes),
+            "mean": float(np.mean([o["exact_match"] for o in outcomes])),
+            "worst": min(o["exact_match"] for o in outcomes),
+            "failures": [failure for o in outcomes for failure in o["failures"]][:MOST_FAILURES],
+        }
+        for (case, detail, length), outcomes in cases.items()
+    ]
+
+
+def page(written: Mapping[str, Any]) -> Iterator[str]:
+    """The record as Markdown."""
+    yield f"# Record: {written['title']}\n"
+    for label, trial in written["trials"].items():
+        seeds = ", ".join(map(str, trial["seeds"]))
+        minutes = ", ".join(f"{m:g}" for m in trial["minutes of training"])
+        yield f"## {label}\n"
+        yield (
+            f"{trial['parameters']:,} parameters; seeds {seeds}; {minutes} minutes of training, each on one core beside"
+            f" whatever else ran. Made by `lengthwise record {written['record']} --seeds {len(trial['seeds'])}`. The"
+            " model is the one at the end of training; no checkpoint is chosen.\n"
+        )
+        yield "Seen in training: " + "; ".join(f"{k} {v}" for k, v in trial["seen in training"].items()) + ".\n"
+        yield "| digits | exact match, mean over seeds | worst seed | 95 % interval | problems a seed | aim |"
+        yield "| --- | --- | --- | --- | --- | --- |"
+        for n, a in trial["lengths"].items():
+            goal = a["goal"]
+            aim = "" if goal is None else f"{percent(goal)}: {'reached' if a['mean'] >= goal else 'missed'}"
+            interval = f"{100 * a['low']:.2f}–{100 * a['high']:.2f} %"
+            cells = [f"{n}", percent(a["mean"]), percent(a["worst"]), interval, f"{a['problems a seed']}", aim]
+            yield f"| {' | '.join(cells)} |"
+        if trial["stress"]:
+            yield "\n### Stress\n"
+            yield (
+                "Exact match, mean over seeds, with the worst seed where it differs; then the same for the model with"
+                f" its layers applied {trial['config']['model']['layers']} times only, the least in training.\n"
+            )
+            yield from stress_table(trial["stress"], trial["stress, no deeper than trained"])
+            yield from failure_list(trial["stress"])
+        yield ""
+
+
+def failure_list(cases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    failures = [(c["case"], f) for c in cases for f in c["failures"]][:MOST_SHOWN]
+    if failures:
+        yield "\nSome of what it gets wrong:\n"
+    for case, f in failures:
+        problem = " ".join(map(shortened, f["problem"].split()))
+        yield f"- {case}: {problem} is {shortened(f['correct'])}, not {shortened(f['answer'] or 'a number at all')}"
+
+
+def stress_table(deep: Sequence[Mapping[str, Any]], shallow: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    lengths = sorted({c["length"] for c in deep})
+    yield "| case | " + " | ".join(f"{n} digits" for n in lengths) + " |"
+    yield "| --- |" + " --- |" * len(lengths)
+    rows: dict[str, dict[int, str]] = {}
+    for c, s in zip(deep, shallow, strict=True):
+        worst = "" if c["worst"] == c["mean"] else f" (worst {percent(c['worst'])})"
+        row = rows.setdefault(f"{c['case']} {c['detail']}".strip(), {})
+        row[c["length"]] = f"{percent(c['mean'])}{worst} / {percent(s['mean'])}"
+    for name, row in rows.items():
+        yield f"| {name} | " + " | ".join(row.get(n, "") for n in lengths) + " |"
