@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lengthwise
+from lengthwise import experiment as configuration
 from lengthwise.cli import main
 from lengthwise.runs import Run
 
@@ -341,3 +342,12 @@ def test_the_library_is_the_same_thing(trained, tmp_path):
     problems = ["99999+1", "123+456"]
     assert lengthwise.load(tmp_path / "saved").solve(problems) == model.solve(problems)
     assert type(model).from_pretrained(run.path).solve(problems) == model.solve(problems)
+
+
+def test_an_experiment_keeps_its_identity():
+    """Runs and records are found by it. If this fails, a default has changed: give the new value another way."""
+    default = configuration.load()
+    assert default.identity()[:16] == "da1a74ac7897364e"
+    assert configuration.load(None, {"model.preset": "cpu", "threads": 2}).identity() == default.identity()
+    for key, value in {"model.width": 64, "evaluation.examples": 9, "task.operands": 3, "data.chains": 0.5}.items():
+        assert configuration.load(None, {key: value}).identity() != default.identity(), key

@@ -26,7 +26,7 @@ from lengthwise.data import (
     parse_priming,
     spread,
 )
-from lengthwise.digits import concatenate
+from lengthwise.digits import carries, concatenate, longest_run, significant_digits
 from lengthwise.errors import UsageError, explain
 from lengthwise.tasks import Addition, Multiplication
 
@@ -298,3 +298,20 @@ def test_evaluation_can_draw_as_training_does():
 def test_test_problems_are_not_those_of_training():
     data = training_set(train_digits=10, sampling="exact", train_size=1000)
     assert not set(data.first.to_text()) & {first for first, _ in problems(1000, length=10)}
+
+
+def test_chains_are_sums_in_which_carries_run_on():
+    task, config = Addition(), {"sampling": "uniform-length", "train_digits": 5}
+    usual, chained = (TrainingSet(task, DataConfig(**config, chains=share), seed=1) for share in (0.0, 1.0))
+    long = []
+    for data in (usual, chained):
+        batch = data.batch(0, 2000)
+        x, y = batch.operands
+        assert batch.answer.to_ints() == [a + b for a, b in zip(x.to_ints(), y.to_ints(), strict=True)]
+        assert (y.lengths == significant_digits(y.digits)).all()
+        assert y.lengths.max() == 5
+        long.append((longest_run(carries(x, y)) >= 4).mean())
+    assert long[1] > 3 * long[0]
+    # The first operands and the lengths are those of the same seed without chains.
+    assert chained.batch(0, 50).operands[0].to_ints() == usual.batch(0, 50).operands[0].to_ints()
+    assert (chained.batch(0, 50).operands[1].lengths == usual.batch(0, 50).operands[1].lengths).all()

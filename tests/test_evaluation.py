@@ -12,7 +12,8 @@ from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
 from lengthwise.evaluation import Accuracy, accuracy, evaluate, wilson
 from lengthwise.layout import VOCABULARY
-from lengthwise.solver import BATCH, Solver
+from lengthwise.model import Knobs
+from lengthwise.solver import Solver
 
 TINY = {"layers": 1, "width": 4, "heads": 1, "position": "none"}
 
@@ -27,7 +28,7 @@ class Known(Solver):
         for texts in zip(*(numbers.to_text() for numbers in operands), strict=True):
             said = self.respond(*texts)
             symbols = said.split() if " " in said else list(said)
-            symbols += ["<PAD>"] * (self.layout.n_out - len(symbols))
+            symbols += ["<PAD>"] * (self.layout.fit(operands).n_out - len(symbols))
             rows.append([VOCABULARY.index(symbol) for symbol in symbols])
         return 5.0 * torch.nn.functional.one_hot(torch.tensor(rows), len(VOCABULARY))
 
@@ -36,6 +37,16 @@ def known(respond: Callable[..., str], task: Any = "addition", digits: int = 5, 
     solver = Known(task=task, digits=digits, layout=layout, model=TINY)
     solver.respond = respond
     return solver
+
+
+def untrained(layout: Any = None, task: Any = "addition", digits: int = 5, **model: Any) -> Solver:
+    """A solver with random weights, which says digits only; some are right."""
+    fields = {"layers": 2, "width": 16, "heads": 2, **model}
+    solver = Solver(task=task, digits=digits, layout=layout or {}, model=fields)
+    solver.encoder.initialise(torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        solver.encoder.classifier.bias[10:] = -100
+    return solver.eval()
 
 
 def adds(a: str, b: str) -> str:
@@ -116,6 +127,122 @@ def test_evaluation_leaves_the_mode_as_it_was_and_runs_without_dropout():
         assert solver.training is training
 
 
+@pytest.mark.parametrize("sampling", ["exact", "uniform-length", "problem-length"])
+@pytest.mark.parametrize("order", ["most-significant-first", "least-significant-first"])
+@pytest.mark.parametrize("task", ["addition", "multiplication", "elementwise-addition"])
+def test_evaluation_in_portions_equals_evaluation_at_once(task, order, sampling, monkeypatch):
+    solver = untrained({"order": order}, task, position={"kind": "relative-key", "coordinate": "significance"})
+    at_once = evaluate(solver, [3, 5], 40, sampling=sampling)
+    assert len({accuracy for result in at_once for accuracy in result.digits}) > 2
+    sizes = []
+    solver.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
+    for digits, largest in [(1, 1), (70, 23), (10**6, 40)]:  # the shortest problems have three digits
+        monkeypatch.setattr("lengthwise.evaluation.DIGITS_AT_ONCE", digits)
+        sizes.clear()
+        assert evaluate(solver, [3, 5], 40, sampling=sampling) == at_once
+        assert max(sizes) <= largest
+        assert sum(sizes) == 80
+
+
+@pytest.mark.parametrize("sampling", ["exact", "uniform-length", "problem-length", "uniform-integer"])
+def test_portions_of_shorter_problems_count_as_much_where_the_layout_is_fitted(sampling, monkeypatch):
+    """A digit that a short answer hasn't is padding, which is right where the model says no more."""
+    solver = known(adds, fitted=True)
+    at_once = evaluate(solver, [9], 40, sampling=sampling)
+    assert at_once == [Accuracy(9, 40, 40, (1.0,) * 10)]
+    monkeypatch.setattr("lengthwise.evaluation.DIGITS_AT_ONCE", 1)
+    assert evaluate(solver, [9], 40, sampling=sampling) == at_once
+
+
+def test_a_fitted_layout_takes_any_length():
+    solver = known(adds, fitted=True)
+    assert [result.length for result in evaluate(solver, examples=3)] == [1, 2, 3, 4, 5]
+    assert evaluate(solver, "7,40", 20) == [Accuracy(7, 20, 20, (1.0,) * 8), Accuracy(40, 20, 20, (1.0,) * 41)]
+    solution = solver.explain([f"{'9' * 30}+1"])[0]
+    assert (solution.answer, solution.right, len(solution.symbols)) == (10**30, True, 31)
+    with pytest.raises(UsageError, match="length 0 "):
+        evaluate(solver, [0])
+    with pytest.raises(UsageError, match=r"1234 has 4 digits, .* room for 3"):
+        known(adds, "multiplication", fitted=True).solve(["123456789x1234"])
+
+
+@pytest.mark.parametrize("position", ["relative-key", "absolute", "coupled", "abacus"])
+def test_a_table_of_positions_has_its_limit_in_a_fitted_layout(position):
+    solver = untrained({"fitted": True}, position=position)
+    evaluate(solver, [5], 2)
+    with pytest.raises(UsageError, match=r"has 13 tokens, .* for 11 ") as caught:
+        evaluate(solver, [6], 2)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "problems"),
+    [
+        ("addition", ["1+2", "12345678+9", "1+87654321", "33+44"]),
+        ("multiplication", ["7x123", "123x7", "9x1", "12345x6"]),
+    ],
+)
+@pytest.mark.parametrize("fitted", [False, True])
+def test_an_answer_doesnt_depend_on_the_other_problems(task, problems, fitted):
+    solver = untrained({"fitted": fitted, "compact": True}, task, digits=8, position="alibi", patience=2)
+    together = solver.explain(problems)
+    for problem, solution in zip(problems, together, strict=True):
+        alone = solver.explain([problem])[0]
+        assert (alone.symbols, alone.answer, alone.correct) == (solution.symbols, solution.answer, solution.correct)
+        assert alone.confidences == pytest.approx(solution.confidences, abs=1e-5)
+
+
+def test_training_may_have_more_padding_and_layers():
+    """An answer of as many symbols more as there is more room; the layers as if they were configured so."""
+    operands = Numbers.from_ints([12, 345]), Numbers.from_ints([67, 8])
+    solver, deeper = (untrained({"fitted": True}, position="alibi", layers=n).train() for n in (2, 5))
+    assert [solver(operands, padding).shape[1] for padding in (0, 3)] == [4, 7]
+    assert (solver(operands, 3)[:, :4] - solver(operands)).abs().max() > 1e-3
+    torch.testing.assert_close(solver(operands, 3, 5), deeper(operands, 3))
+
+
+def test_knobs_are_turned_in_testing_and_then_back():
+    solver = untrained().train()
+    for inner in ({}, {"layers": 3}, {"sharpness": 2.0}):
+        with solver.testing(layers=7, sharpness=0.5):
+            with solver.testing(**inner):
+                assert solver.encoder.knobs == Knobs(**inner)
+            assert (solver.encoder.knobs, solver.training) == (Knobs(7, 0.5), False)
+        assert (solver.encoder.knobs, solver.training) == (Knobs(), True)
+    with pytest.raises(ZeroDivisionError), solver.testing(layers=7):
+        raise ZeroDivisionError
+    assert (solver.encoder.knobs, solver.training) == (Knobs(), True)
+
+
+@pytest.mark.parametrize("patience", [None, 1])
+def test_evaluation_turns_the_knobs(patience):
+    solver = untrained(patience=patience)
+    usual = evaluate(solver, [4], 100)
+    deep = evaluate(solver, [4], 100, layers=6)
+    assert deep == evaluate(untrained(layers=6), [4], 100)
+    sharp = evaluate(solver, [4], 100, layers=6, sharpness=4.0)
+    with torch.no_grad():
+        solver.encoder.layers[0].attention.qkv.weight[:16] *= 4
+    assert sharp == evaluate(solver, [4], 100, layers=6)
+    assert len({result.digits for result in (usual[0], deep[0], sharp[0])}) == 3
+
+
+@pytest.mark.parametrize(
+    ("model", "knobs", "sentence"),
+    [
+        ({}, {"layers": 0}, "layers are applied 1 or more times, not 0"),
+        ({}, {"sharpness": 0.0}, "the sharpness of attention is a positive number, not 0"),
+        ({}, {"sharpness": float("nan")}, "the sharpness of attention is a positive number, not nan"),
+        ({"encoder": "transformer"}, {"layers": 3}, "only a universal transformer can apply its layers another"),
+    ],
+)
+def test_bad_knobs_are_told_in_a_sentence_and_leave_all_as_it_was(model, knobs, sentence):
+    solver = untrained(**model).train()
+    with pytest.raises(UsageError, match=sentence):
+        evaluate(solver, [2], 2, **knobs)
+    assert (solver.encoder.knobs, solver.training) == (Knobs(), True)
+
+
 def test_lengths_and_counts_are_checked():
     for lengths, sentence in [([6], "length 6 .* 1 to 5 digits"), ("0:3", "length 0 "), ("x", "no list of lengths")]:
         with pytest.raises(UsageError, match=sentence):
@@ -173,8 +300,9 @@ def test_elementwise_answers_may_start_with_zero():
     assert [(s.answer, s.right) for s in solutions] == [(4, True), (4, False)]
 
 
-def test_many_problems_keep_their_order():
-    numbers = range(BATCH + 20)
+def test_many_problems_keep_their_order(monkeypatch):
+    monkeypatch.setattr("lengthwise.solver.DIGITS_AT_ONCE", 30)  # solved three at a time
+    numbers = range(95, 105)
     solver = known(adds)
     assert solver.solve([f"{n}+1" for n in numbers]) == [n + 1 for n in numbers]
     assert [s.problem for s in solver.explain([f"{n}+1" for n in numbers])] == [f"{n}+1" for n in numbers]
@@ -239,10 +367,18 @@ def test_numbers_of_thousands_of_digits():
             {"order": "least-significant-first", "compact": True, "n_out": 9},
             {"kind": "relative-key-query", "coordinate": "significance", "clip": 2},
         ),
+        (
+            {"kind": "multiplication", "second_digits": 2},
+            {"fitted": True, "answer_room": True, "compact": True},
+            {"kind": "randomised", "reach": 90, "inner": {"kind": "fire", "coordinate": "significance", "hidden": 5}},
+        ),
     ],
 )
-def test_a_saved_solver_is_read_back(task, layout, position, tmp_path):
-    model = {"layers": 2, "width": 8, "heads": 2, "position": position, "encoder": "transformer"}
+@pytest.mark.parametrize(
+    "model", [{"encoder": "transformer", "window": 2}, {"patience": 2, "recall": True, "window_over": "index"}]
+)
+def test_a_saved_solver_is_read_back(task, layout, position, model, tmp_path):
+    model = {"layers": 2, "width": 8, "heads": 2, "position": position, **model}
     solver = Solver(task=task, digits=4, layout=layout, model=model).eval()
     solver.save_pretrained(tmp_path)
     loaded = Solver.from_pretrained(tmp_path)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from lengthwise.data import draw
 from lengthwise.digits import Numbers
-from lengthwise.errors import UsageError
+from lengthwise.errors import UsageError, explain
 from lengthwise.layout import PAD, VOCABULARY, Layout, LayoutConfig
 from lengthwise.tasks import (
     Addition,
@@ -24,14 +25,14 @@ def order(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=[False, True], ids=["wide", "compact"])
-def compact(request: pytest.FixtureRequest) -> bool:
-    return request.param
+@pytest.fixture(params=[(), ("compact",), ("answer_room",), ("compact", "answer_room")], ids="+".join)
+def switches(request: pytest.FixtureRequest) -> dict[str, bool]:
+    return dict.fromkeys(request.param, True)
 
 
 @pytest.fixture(params=[1, 13])
-def layout(task: Task, order: str, compact: bool, request: pytest.FixtureRequest) -> Layout:
-    return Layout(task, request.param, LayoutConfig(order=order, compact=compact))
+def layout(task: Task, order: str, switches: dict[str, bool], request: pytest.FixtureRequest) -> Layout:
+    return Layout(task, request.param, LayoutConfig(order=order, **switches))
 
 
 @pytest.fixture
@@ -82,14 +83,18 @@ def test_answers_are_written_and_read_back(layout, operands):
 def test_answers_are_read_from_the_input_and_no_wider_than_asked(layout):
     needed = layout.task.answer_digits(layout.task.operand_digits(layout.digits))
     assert needed <= layout.n_out <= layout.length
+    if layout.config.answer_room:
+        assert needed == layout.n_out <= layout.widths[0]
 
 
 def test_coordinates(layout, operands):
     """Against a double loop; a digit's significance is right if digits times powers of ten add up to the number."""
     tokens, at = layout.encode(operands), layout.coordinates(operands)
-    index, significance, operand = (
-        np.broadcast_to(c, tokens.shape).tolist() for c in (at.index, at.significance, at.operand)
+    index, significance, place, operand, shared = (
+        np.broadcast_to(c, tokens.shape).tolist() for c in (at.index, at.significance, at.place, at.operand, at.shared)
     )
+    grows = [a < b for a, b in zip(*map(layout.task.operand_digits, (7, 70)), strict=True)]
+    assert grows[0]
     for row, line in enumerate(tokens.tolist()):
         totals = [0] * len(operands)
         column = 0
@@ -100,6 +105,8 @@ def test_coordinates(layout, operands):
                 length = int(operands[number].lengths[row])
                 assert index[row][column] == column
                 assert operand[row][column] == number
+                assert shared[row][column] is not grows[number]
+                assert place[row][column] == (offset + 1 if line[column] <= 9 else 0)
                 assert significance[row][column] == (offset if layout.least_first else length - 1 - offset)
                 if line[column] <= 9:
                     totals[number] += line[column] * 10 ** significance[row][column]
@@ -112,6 +119,35 @@ def test_coordinates_have_one_row_for_all_where_examples_agree():
     for order, shape in zip(ORDERS, [(2, 7), (7,)], strict=True):
         at = Layout(Addition(), 3, LayoutConfig(order=order)).coordinates(operands)
         assert (at.index.shape, at.significance.shape, at.operand.shape) == ((7,), shape, (7,))
+        assert (at.place.shape, at.shared.shape) == ((2, 7), (7,))
+
+
+@pytest.mark.parametrize("padding", [0, 2])
+def test_a_fitted_layout_is_the_one_for_the_longest_problem_and_the_padding(task, order, switches, padding):
+    """Whatever it was made for, and whichever operand is the longest; a layout that isn't fitted stays as it is."""
+    made_for = 3
+    fixed = Layout(task, made_for, LayoutConfig(order=order, **switches))
+    fitted = Layout(task, made_for, LayoutConfig(order=order, fitted=True, **switches))
+    assert (fitted.widths, fitted.n_out) == (fixed.widths, fixed.n_out)
+    for n in (1, 2, 30):
+        growing = [
+            i for i, (a, b) in enumerate(zip(task.operand_digits(n), task.operand_digits(99), strict=True)) if a < b
+        ]
+        for longest in {growing[0], growing[-1]}:
+            operands = tuple(
+                Numbers.from_text(["1", "9" * n if i == longest else "2"]) for i in range(len(fixed.widths))
+            )
+            layout = fitted.fit(operands, padding)
+            expected = Layout(task, n + padding, LayoutConfig(order=order, **switches))
+            assert (layout.widths, layout.length, layout.n_out) == (expected.widths, expected.length, expected.n_out)
+            tokens = layout.encode(operands)
+            assert layout.text(tokens) == expected.text(expected.encode(operands))
+            assert [numbers.to_text() for numbers in layout.decode(tokens)] == [o.to_text() for o in operands]
+            answer = task.answer(*operands)
+            read, valid = layout.decode_answer(layout.encode_answer(answer))
+            assert valid.all()
+            assert read.to_text() == answer.to_text()
+            assert fixed.fit(operands, padding) is fixed
 
 
 def test_the_papers_example():
@@ -161,6 +197,12 @@ def test_a_task_may_bring_its_own_symbol():
         (ModularMultiplication(modulus=10), 20, {"compact": True}, 24, 1),
         (ModularAddition(modulus=10**20), 5, {}, 11, 6),  # no sum of five digits has more than six
         (Addition(), 20, {"n_out": 30}, 41, 30),
+        (Addition(), 20, {"answer_room": True}, 42, 21),
+        (Addition(operands=12), 20, {"answer_room": True}, 253, 22),
+        (Multiplication(), 35, {"answer_room": True}, 38 + 1 + 35, 38),
+        (Multiplication(), 35, {"answer_room": True, "compact": True}, 38 + 1 + 3, 38),
+        (ModularAddition(modulus=100), 20, {"answer_room": True}, 41, 2),
+        (ModularAddition(modulus=10**6, constant_length=True), 2, {"answer_room": True}, 6 + 1 + 2, 6),
     ],
 )
 def test_length_and_n_out(task, digits, config, length, n_out):
@@ -213,6 +255,25 @@ def test_numbers_that_are_too_long_are_the_users_business(order):
         layout.encode((nine, four))
     with pytest.raises(UsageError, match=r"9 digits .* room for 8"):
         layout.encode_answer(nine)
+
+
+def test_the_answers_room_holds_every_symbol_that_is_read():
+    layout = Layout(Addition(), 5, LayoutConfig(answer_room=True, n_out=8))
+    assert layout.n_out == 8 <= layout.widths[0]
+
+
+def test_an_operand_of_fixed_length_stays_as_long_in_a_fitted_layout():
+    layout = Layout(Multiplication(), 5, LayoutConfig(fitted=True, compact=True))
+    nine, four = Numbers.from_ints([10**9 - 1]), Numbers.from_ints([9999])
+    assert layout.fit((nine, four)).widths == (9, 3)
+    with pytest.raises(UsageError, match=r"4 digits .* room for 3"):
+        layout.fit((nine, four)).encode((nine, four))
+
+
+def test_a_fitted_layout_has_no_fixed_n_out():
+    with pytest.raises(ValidationError) as caught:
+        LayoutConfig(fitted=True, n_out=7)
+    assert explain(caught.value) == "layout.n_out can't be set where layout.fitted is true: it grows with the problem"
 
 
 @pytest.mark.parametrize("n_out", [5, 12])

@@ -3,14 +3,18 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import nn
+from torch import Tensor, nn
 
-from lengthwise.errors import explain
-from lengthwise.layout import PAD, Coordinates
-from lengthwise.model import PRESETS, Encoder, ModelConfig
+from lengthwise import model
+from lengthwise.data import draw
+from lengthwise.errors import UsageError, explain
+from lengthwise.layout import PAD, Coordinates, Layout, LayoutConfig
+from lengthwise.model import PRESETS, Encoder, Knobs, ModelConfig
+from lengthwise.tasks import Addition, Multiplication, Task
 
 SMALL = {"layers": 3, "width": 16, "heads": 2}
 LENGTH = 9
@@ -33,6 +37,19 @@ def tokens_and_coordinates(batch: int = 4) -> tuple[torch.Tensor, Coordinates[to
 
 
 CASE = tokens_and_coordinates()
+MOST_FIRST, LEAST_FIRST = ORDERS = ["most-significant-first", "least-significant-first"]
+
+
+def problems(
+    order: str, task: Task | None = None, digits: int = 4, count: int = 6
+) -> tuple[Tensor, Coordinates[Tensor], int]:
+    """Tokens and coordinates of problems of different lengths, and n_out."""
+    task = task or Addition()
+    layout = Layout(task, digits, LayoutConfig(order=order, compact=True))
+    rng = np.random.default_rng(0)
+    operands = tuple(draw(rng, "uniform-length", np.full(count, most)) for most in task.operand_digits(digits))
+    at = layout.coordinates(operands).map(torch.from_numpy)
+    return torch.from_numpy(layout.encode(operands)), at, layout.n_out
 
 
 def parameters(encoder: Encoder) -> int:
@@ -111,16 +128,18 @@ def torchs_layer(config: ModelConfig, layer: nn.Module) -> nn.TransformerEncoder
     return theirs
 
 
+@pytest.mark.parametrize("recall", [False, True])
 @pytest.mark.parametrize("mask_padding", [False, True])
 @pytest.mark.parametrize("activation", ["gelu", "gelu-tanh", "relu"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("encoder_kind", ["transformer", "universal-transformer"])
-def test_the_encoder_equals_torchs_own_layers(encoder_kind, norm, activation, mask_padding):
+def test_the_encoder_equals_torchs_own_layers(encoder_kind, norm, activation, mask_padding, recall):
     encoder = encoder_of(
         encoder=encoder_kind,
         norm=norm,
         activation=activation,
         mask_padding=mask_padding,
+        recall=recall,
         position="absolute",
         embedding_width=6,
         feedforward_width=20,
@@ -131,9 +150,10 @@ def test_the_encoder_equals_torchs_own_layers(encoder_kind, norm, activation, ma
             parameter += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel()))
     tokens, at = CASE
     x = encoder.symbols.weight[tokens] + encoder.positions[0].table.weight[: tokens.shape[1]]
-    x = encoder.project(encoder.embedding_norm(x))
+    x = start = encoder.project(encoder.embedding_norm(x))
     for i in range(3):
         theirs = torchs_layer(encoder.config, encoder.layers[i if encoder_kind == "transformer" else 0])
+        x = x + start if recall and i else x
         x = theirs(x, src_key_padding_mask=tokens == PAD if mask_padding else None)
     if norm == "pre":
         x = encoder.final_norm(x)
@@ -153,6 +173,179 @@ def test_masked_padding_is_seen_by_no_other_token(mask_padding):
     assert change[padding].min() > 1e-3  # what stands on padding itself still knows it
     assert change[~padding.any(1)].max() == 0
     assert change[beside].max() < 1e-6 if mask_padding else change[beside].min() > 1e-4
+
+
+@pytest.mark.parametrize("task", [Addition(), Addition(operands=3), Multiplication(second_digits=2)])
+@pytest.mark.parametrize(
+    ("order", "over"),
+    [(MOST_FIRST, "index"), (MOST_FIRST, "significance"), (LEAST_FIRST, "index"), (LEAST_FIRST, "significance")],
+)
+def test_a_token_is_felt_one_window_further_with_each_layer(order, over, task, monkeypatch):
+    """Another symbol changes the output where steps through windows lead, and nowhere else; in a band as well."""
+    tokens, at, _ = problems(order, task, count=2)
+    (where, shared), length = (c.expand(2, -1).tolist() for c in (getattr(at, over), at.shared)), tokens.shape[1]
+
+    def sees(b: int, i: int, j: int) -> bool:
+        return shared[b][j] if shared[b][i] or shared[b][j] else abs(where[b][i] - where[b][j]) <= 2
+
+    for layers in (1, 2, 3):
+        encoder = encoder_of(layers=layers, window=2, window_over=over, position="none")
+        for longest_dense in (64, 0):
+            monkeypatch.setattr(model, "LONGEST_DENSE", longest_dense)
+            logits = encoder(tokens, at, length)
+            for changed in range(0, length, 3):
+                others = tokens.clone()
+                others[:, changed] = (tokens[:, changed] + 1) % 15
+                change = (encoder(others, at, length) - logits).abs().amax(-1)
+                for b in range(2):
+                    felt = {changed}
+                    for _ in range(layers):
+                        felt |= {i for i in range(length) if any(sees(b, i, j) for j in felt)}
+                    assert [bool(x > 1e-5) for x in change[b]] == [i in felt for i in range(length)]
+
+
+@pytest.mark.parametrize("position", ["none", "relative-key", {"kind": "relative-key", "coordinate": "significance"}])
+def test_long_problems_are_attended_to_in_a_band(position):
+    """Beyond LONGEST_DENSE tokens, where the window is the same for all examples; elsewhere, all pairs are there."""
+    for order, over, digits, mask_padding, banded in [
+        (LEAST_FIRST, "significance", 32, False, True),
+        (LEAST_FIRST, "significance", 31, False, False),
+        (LEAST_FIRST, "significance", 32, True, False),
+        (MOST_FIRST, "significance", 32, False, False),
+        (MOST_FIRST, "index", 32, False, True),
+    ]:
+        tokens, at, n_out = problems(order, digits=digits, count=3)
+        fields = {"window": 2, "window_over": over, "position": position, "mask_padding": mask_padding}
+        encoder = Encoder(ModelConfig(**SMALL, **fields), tokens.shape[1]).eval()
+        view = encoder.view(tokens, at)
+        assert (view.band is not None) is banded
+        if banded:
+            assert view.band.shape[1] <= 2 * (2 * 2 + 1)  # keys a query, whatever the length
+            assert encoder(tokens, at, n_out).isfinite().all()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("over", ["index", "significance"])
+def test_masked_padding_in_a_window_is_seen_by_no_other_token(over, order):
+    """Even where a window holds nothing but padding, there is an answer."""
+    tokens, at, _ = problems(order, digits=7)
+    encoder = encoder_of(window=1, window_over=over, mask_padding=True, position="none")
+    before = encoder(tokens, at, tokens.shape[1])
+    assert before.isfinite().all()
+    with torch.no_grad():
+        encoder.symbols.weight[PAD] = -encoder.symbols.weight[PAD]
+    change = (encoder(tokens, at, tokens.shape[1]) - before).abs().amax(-1)
+    assert change[tokens != PAD].max() < 1e-6
+    assert change[tokens == PAD].min() > 1e-3
+
+
+def with_knobs(encoder: Encoder, tokens: Tensor, at: Coordinates[Tensor], n_out: int, **knobs: Any) -> Tensor:
+    encoder.knobs = Knobs(**knobs)
+    logits = encoder(tokens, at, n_out)
+    encoder.knobs = Knobs()
+    return logits
+
+
+@pytest.mark.parametrize("fields", [{}, {"recall": True}, {"window": 1}, {"patience": 2}, {"norm": "pre"}])
+def test_shared_layers_can_be_applied_another_number_of_times(fields):
+    """In testing by a knob and in training by an argument; as if it had been configured so."""
+    tokens, at, n_out = problems(MOST_FIRST)
+    encoder = encoder_of(**fields)
+    for layers in (1, 2, 5):
+        expected = encoder_of(layers=layers, **{**fields, "patience": None})(tokens, at, n_out)
+        torch.testing.assert_close(with_knobs(encoder, tokens, at, n_out, layers=layers), expected)
+        torch.testing.assert_close(encoder.train()(tokens, at, n_out, layers), expected)
+        encoder.eval()
+    trained = encoder.train()(tokens, at, n_out)
+    torch.testing.assert_close(trained, encoder_of(**{**fields, "patience": None})(tokens, at, n_out))
+    torch.testing.assert_close(with_knobs(encoder, tokens, at, n_out, layers=5, sharpness=3.0), trained)
+
+
+@pytest.mark.parametrize("position", ["none", "relative-key", "t5-bias"])
+@pytest.mark.parametrize("window", [None, 2])
+def test_sharpness_is_a_factor_of_all_that_attention_weighs(window, position):
+    """It is the same as queries so many times longer; a bias that doesn't depend on them grows with it."""
+    tokens, at, n_out = problems(MOST_FIRST)
+    encoder = encoder_of(position=position, window=window)
+    with torch.no_grad():  # biases count, too
+        encoder.layers[0].attention.qkv.bias.normal_(generator=torch.Generator().manual_seed(1))
+    as_it_is = encoder(tokens, at, n_out)
+    torch.testing.assert_close(with_knobs(encoder, tokens, at, n_out, sharpness=1.0), as_it_is, rtol=0, atol=0)
+    sharp = with_knobs(encoder, tokens, at, n_out, sharpness=2.5)
+    assert (sharp - as_it_is).abs().max() > 1e-2
+    with torch.no_grad():
+        encoder.layers[0].attention.qkv.weight[:16] *= 2.5
+        encoder.layers[0].attention.qkv.bias[:16] *= 2.5
+        if position == "t5-bias":
+            encoder.positions[0].table.weight *= 2.5
+    torch.testing.assert_close(encoder(tokens, at, n_out), sharp)
+
+
+def settling(encoder: Encoder, tokens: Tensor, at: Coordinates[Tensor], n_out: int, patience: int) -> list[int]:
+    """How often each example's layers are applied, found by applying them once, twice, … in all."""
+    least, most = encoder.config.layers, encoder.config.layers + tokens.shape[1]
+    answers = [with_knobs(encoder, tokens, at, n_out, layers=n).argmax(-1).tolist() for n in range(1, most + 1)]
+    times = []
+    for row in range(len(tokens)):
+        said = [answer[row] for answer in answers]
+        enough = range(max(least, patience + 1), most + 1)
+        times.append(next((n for n in enough if said[n - 1 - patience : n] == [said[n - 1]] * (patience + 1)), most))
+    return times
+
+
+@pytest.mark.parametrize("patience", [1, 2, 4, 100])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"window": 1, "position": {"kind": "relative-key", "coordinate": "significance"}},
+        {"mask_padding": True, "recall": True, "norm": "pre"},
+    ],
+    ids=["plain", "window", "masked"],
+)
+@pytest.mark.parametrize("order", ORDERS)
+def test_layers_are_applied_until_each_examples_answer_has_settled(order, fields, patience):
+    """Each example is as if it were alone and its layers had been configured; none is computed in vain."""
+    tokens, at, n_out = problems(order, count=8)
+    encoder = encoder_of(layers=2, patience=patience, **fields).double()
+    times = settling(encoder, tokens, at, n_out, patience)
+    computed = []
+    encoder.layers[0].register_forward_hook(lambda module, inputs, output: computed.append(len(output)))
+    logits = encoder(tokens, at, n_out)
+    assert sum(computed) == sum(times)
+    assert len(computed) == max(times)
+    for row, n in enumerate(times):
+        one = at.map(lambda c, row=row: c[row : row + 1] if c.dim() == 2 else c)
+        expected = with_knobs(encoder, tokens[row : row + 1], one, n_out, layers=n)
+        torch.testing.assert_close(logits[row : row + 1], expected)
+    if patience == 100:
+        assert set(times) == {2 + tokens.shape[1]}  # at most once more a position
+    elif patience == 2:
+        assert len(set(times)) > 1
+
+
+@pytest.mark.parametrize("symbol", [0, 3, PAD])
+def test_an_answer_that_never_changes_settles_after_as_many_layers_whatever_it_is(symbol):
+    tokens, at, n_out = problems(MOST_FIRST)
+    encoder = encoder_of(layers=1, patience=2)
+    with torch.no_grad():
+        encoder.classifier.bias[symbol] = 1000
+    expected = with_knobs(encoder, tokens, at, n_out, layers=3)
+    torch.testing.assert_close(encoder(tokens, at, n_out), expected)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "sentence"),
+    [
+        ({"layers": 0}, "layers are applied 1 or more times, not 0"),
+        ({"layers": -3}, "layers are applied 1 or more times, not -3"),
+        *(({"sharpness": s}, f"a positive number, not {s}") for s in (0.0, -1.0, math.nan, math.inf)),
+    ],
+)
+def test_bad_knobs_are_told_in_a_sentence(knobs, sentence):
+    with pytest.raises(UsageError) as caught:
+        Knobs(**knobs)
+    assert sentence in str(caught.value)
 
 
 @pytest.mark.parametrize(("init_std", "expected"), [(None, 1 / math.sqrt(64)), (0.02, 0.02)])
@@ -189,6 +382,11 @@ def test_dropout_is_for_training_only(fields):
         ({"position": {"kind": "relative-key", "clipp": 3}}, "did you mean 'clip'?"),
         ({"position": {"kind": "relative-key", "clip": 0}}, "clip of the position embedding 'relative-key' is 0"),
         ({"layers": 0}, "layers is 0"),
+        ({"window": 0}, "window is 0"),
+        ({"window_over": "place"}, "window_over is 'place'"),
+        ({"patience": 0}, "patience is 0"),
+        ({"patience": 1, "encoder": "transformer"}, "model.patience needs layers that are shared"),
+        ({"preset": "bert-base", "patience": 1}, "model.patience needs layers that are shared"),
         ({"widht": 64}, "widht"),
     ],
 )

@@ -8,8 +8,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+
+from lengthwise.errors import UsageError
+from lengthwise.experiment import load
+from lengthwise.runs import Run
+from lengthwise.training import train, varied
 
 LENGTHWISE = [sys.executable, "-m", "lengthwise"]
 SETTINGS = {
@@ -122,3 +129,77 @@ def test_a_run_in_use_is_left_alone(tmp_path):
     process.communicate()
     assert second.returncode == 2
     assert "in use by another process" in second.stderr
+
+
+VARIED = {
+    "model.preset": "tiny",
+    "data.train_digits": 3,
+    "data.test_digits": 6,
+    "layout.fitted": True,
+    "data.padding": 3,
+    "training.more_layers": 2,
+    "training.steps": 24,
+    "training.batch_size": 8,
+    "training.log_every": 5,
+    "training.checkpoint_every": 7,
+    "evaluation.every": 9,
+    "evaluation.examples": 10,
+    "evaluation.final_examples": 20,
+}
+
+
+@pytest.mark.parametrize(
+    ("position", "overrides"),
+    [
+        ({"kind": "randomised", "inner": "rope", "reach": 64}, {"model.patience": 2}),
+        ({"kind": "abacus", "offset": 9}, {"model.dropout": 0.1, "model.recall": True}),
+        ({"kind": "coupled", "offset": 9}, {"model.window": 1, "layout.answer_room": True}),
+        ({"kind": "fire"}, {"model.patience": 1, "model.window": 2, "layout.order": "least-significant-first"}),
+    ],
+    ids=["randomised", "abacus", "coupled", "fire"],
+)
+def test_what_varies_from_batch_to_batch_varies_the_same_when_resumed(position, overrides, tmp_path):
+    """Padding, layers, random positions: stopped between checkpoints, with other draws of torch's since."""
+    experiment = load(overrides={**VARIED, "model.position": position, **overrides})
+    outcomes = []
+    for name, stops in [("whole", ()), ("stopped", (3, 10, 20))]:
+        run = Run.create(experiment, tmp_path, name)
+        for stop in stops:
+            steps = train(run)
+            assert next(progress.step for progress in steps if progress.step >= stop) == stop
+            steps.close()
+            torch.randn(stop)
+        assert len({bytes(torch.get_rng_state()) for _ in train(run)}) == 1  # torch's own generator is left alone
+        outcomes.append(outcome(run.path))
+    assert outcomes[0] == outcomes[1]
+
+
+def drawn(overrides: dict[str, Any] | None = None) -> list[tuple[int, int | None]]:
+    """The padding and the layers of each step."""
+    experiment = load(overrides={**VARIED, **(overrides or {})})
+    return [varied(experiment, step) for step in range(60)]
+
+
+def test_padding_and_layers_take_all_their_values_and_are_drawn_apart():
+    """A step's draws depend on the seed and the step only: not on each other, nor on whether the other is drawn."""
+    both, no_padding, no_layers = drawn(), {"data.padding": 0}, {"training.more_layers": 0}
+    assert set(both) == {(padding, layers) for padding in range(4) for layers in (2, 3, 4)}
+    assert both == drawn() != drawn({"seed": 1})
+    assert [padding for padding, _ in both] == [padding for padding, _ in drawn(no_layers)]
+    assert [layers for _, layers in both] == [layers for _, layers in drawn(no_padding)]
+    assert set(drawn({**no_padding, **no_layers})) == {(0, None)}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"layout.fitted": False}, "data.padding needs a layout that is fitted: layout.fitted true"),
+        ({"model.encoder": "transformer"}, "training.more_layers needs layers that are shared"),
+        ({"data.padding": -1}, "data.padding is -1"),
+        ({"training.more_layers": -1}, "training.more_layers is -1"),
+    ],
+)
+def test_what_cant_vary_is_told_in_a_sentence(overrides, sentence):
+    with pytest.raises(UsageError, match=sentence) as caught:
+        load(overrides={**VARIED, **overrides})
+    assert "\n" not in str(caught.value)

@@ -21,6 +21,7 @@ from lengthwise.tasks import Task
 Sampling = Literal["uniform-length", "problem-length", "uniform-integer", "exact"]
 Priming = tuple[tuple[int, int], ...]  # (digits, count) pairs
 MOST_LENGTHS = 1_000_000  # in a range
+MOSTLY = 0.8  # of the digits of a problem in which carries run on
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
@@ -127,6 +128,13 @@ class DataConfig(BaseModel):
         "online", description="whether the second operands of primed problems are drawn online or fixed"
     )
 
+    chains: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of training problems whose second operand has mostly digits that add up to 9 with the"
+        " first's, so that carries run on",
+    )
     padding: int = Field(
         0, ge=0, description="with a fitted layout: up to so much more padding in training, drawn for each batch"
     )
@@ -214,7 +222,27 @@ class TrainingSet:
             else:
                 long = draw_rest(generator(self.seed, "primed batch", step), "problem-length", self.task, 0, first)
             rest = [choose(primed, a, b) for a, b in zip(long, rest, strict=True)]
+        if self.config.chains:
+            rng = generator(self.seed, "chains", step)
+            chosen = rng.random(size) < self.config.chains
+            rest[0] = choose(chosen, complemented(rng, first, rest[0]), rest[0])
         return example_batch(self.task, (first, *rest), primed)
+
+
+def complemented(rng: np.random.Generator, first: Numbers, second: Numbers) -> Numbers:
+    """The second numbers with most digits such that they add up to 9 with the first's; their lengths stay.
+
+    For half of them, the last digits make a carry if they can.
+    """
+    width = max(first.width, second.width)
+    nines, own = 9 - first.widened(width), second.widened(width)
+    carry = (rng.random(len(own)) < 0.5) & (nines[:, 0] < 9)
+    own[:, 0] = np.where(carry, np.maximum(own[:, 0], nines[:, 0] + 1), own[:, 0])
+    place = np.arange(width)
+    inside = place < second.lengths[:, None]
+    leading_zero = (place == second.lengths[:, None] - 1) & (nines == 0)
+    changed = inside & (place > 0) & ~leading_zero & (rng.random(own.shape) < MOSTLY)
+    return Numbers(np.where(changed, nines, own), second.lengths)
 
 
 def rest_digits(task: Task, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -127,17 +127,14 @@ class Experiment(BaseModel):
     def identity(self, origin: "Experiment | None" = None) -> str:
         """A hash of what matters for the result. Where it is computed doesn't, nor does a preset's name.
 
-        `origin` is the experiment of `start_from`, if it isn't to be read from there.
+        Options at their defaults are left out, so that an experiment stays the same when later versions have more of
+        them; a default must never change. `origin` is the experiment of `start_from`, if it isn't to be read there.
         """
-        fields = self.model_dump(
-            mode="json",
-            exclude={
-                "device": True,
-                "threads": True,
-                "model": {"preset"},
-                "training": {"steps", "epochs", "examples", "checkpoint_every"},
-            },
-        )
+        left_out = {"model": {"preset"}, "training": {"steps", "epochs", "examples", "checkpoint_every"}}
+        fields: dict[str, Any] = {"seed": self.seed, "precision": self.precision}
+        for name in ("task", "layout", "data", "model", "training", "evaluation"):
+            section: BaseModel = getattr(self, name)
+            fields[name] = section.model_dump(mode="json", exclude_defaults=True, exclude=left_out.get(name))
         fields["steps"] = self.steps
         if self.start_from and origin is None:
             path = Path(self.start_from) / CONFIG

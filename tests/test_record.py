@@ -1,0 +1,81 @@
+"""Length records: what is trained, measured, kept and written; and what the command line makes of it."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from lengthwise import record
+from lengthwise.cli import main
+from lengthwise.display import Display
+from lengthwise.errors import UsageError
+from lengthwise.experiment import load
+from lengthwise.record import RECORDS, Record, Trial, make, page, seen
+
+TINY = {"task": "addition", **record.LOCAL, "model.width": 8, "model.heads": 2, "data.train_size": 100}
+TINY |= {"training.steps": 3, "training.batch_size": 4, "evaluation.final_examples": 4, "evaluation.examples": 4}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    trial = Trial(TINY, {5: 6, 30: 4}, {30: 0.5}, {3: 2})
+    monkeypatch.setitem(RECORDS, "tiny", Record("sums, hardly trained", {"sum": trial}))
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_settings_are_valid_and_train_on_short_numbers_only(name):
+    for trial in RECORDS[name].trials.values():
+        experiment = load(None, trial.setting)
+        assert experiment.data.train_digits == 5
+        assert all(many >= 1000 for length, many in trial.tests.items() if length <= 1000)
+        assert set(trial.goals) <= set(trial.tests)
+        # Nothing that is tested can have been seen while the model was chosen or trained.
+        assert experiment.lengths == experiment.final_lengths == [5]
+
+
+def test_a_record_is_trained_measured_and_written(tiny, tmp_path):
+    told = Display(console=Console(file=io.StringIO(), width=200))
+    written = make("tiny", [3, 4], 2, tmp_path / "runs", tmp_path / "results", told)
+    trial = written["trials"]["sum"]
+    assert trial["seeds"] == [3, 4]
+    assert trial["seen in training"]["digits of the longest operands"] <= [5, 5]
+    for length, many in ((5, 6), (30, 4)):
+        tested = trial["lengths"][length]
+        assert tested["problems a seed"] == many
+        assert tested["worst"] == min(tested["by seed"]) <= tested["mean"]
+        assert tested["low"] <= tested["mean"] <= tested["high"]
+    assert {case["length"] for case in trial["stress"]} == {3}
+    assert [c["case"] for c in trial["stress"]] == [c["case"] for c in trial["stress, no deeper than trained"]]
+    text = (tmp_path / "results/records/tiny.md").read_text()
+    assert "50.0 %: missed" in text
+    assert json.loads((tmp_path / "results/records/tiny.json").read_text())["trials"]["sum"]["seeds"] == [3, 4]
+    # All of it is known now: nothing is trained or measured again.
+    again = Display(console=Console(file=io.StringIO(), width=200))
+    assert list(page(make("tiny", [3, 4], 2, tmp_path / "runs", tmp_path / "results", again))) == list(page(written))
+    assert "digits" in told.console.file.getvalue()
+    assert again.console.file.getvalue() == ""
+
+
+def test_what_was_seen_is_measured_on_the_batches():
+    short = seen(load(None, TINY))
+    assert short["examples"] == 12
+    assert max(short["digits of the longest operands"]) <= 5
+    assert short["longest chain of carries"] <= 5
+    primed = seen(load(None, {**TINY, "data.priming": {10: 50}, "training.steps": 30}))
+    assert primed["digits of the longest operands"] == [10, 10]
+
+
+def test_an_unknown_record_is_told_with_the_known_ones(tmp_path):
+    with pytest.raises(UsageError, match=r"there is no record 'addtion'.*addition"):
+        make("addtion", [0], 1, tmp_path, tmp_path, Display())
+
+
+def test_command(tiny, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["record", "tiny", "--seed", "7", "--jobs", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trials"]["sum"]["seeds"] == [7]
+    assert main(["record", "tiny", "--seed", "7", "--jobs", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "Record: sums, hardly trained" in shown
+    assert "runs/addition-relative-key-" in shown
