@@ -87,4 +87,6 @@ class TableElementwise(Table):
 def elementwise(scale: ScaleName, embedding: str, digits: int) -> Setting:
     task = {"task": "elementwise-addition", "data.test_digits": digits, "data.train_size": 50000}
     tested = {"evaluation.final_examples": 10000} if scale == "paper" else {}
-    return setting(scale, task, tested, model(scale, "UTransformer", "B", embedding), budget(scale, 2500))
+    # At the rates of the other tables, one seed in three doesn't learn it.
+    rate = {"training.learning_rate": {"APE": 5e-4, "RPE_k": 1e-3}[embedding]} if scale == "cpu" else {}
+    return setting(scale, task, tested, model(scale, "UTransformer", "B", embedding), rate, budget(scale, 2000))
