@@ -58,6 +58,8 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Ends:
     try:
         while waiting or any(worker.run for worker in workers):
             for run in list(waiting):
+                if sum(worker.run is not None for worker in workers) == jobs:
+                    break
                 origin = Path(run.experiment.start_from).resolve() if run.experiment.start_from else None
                 if origin in failed:
                     waiting.remove(run)
@@ -65,10 +67,8 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Ends:
                     yield run, f"it starts from {origin}, which failed"
                 elif origin is None or Run(origin).result is not None:
                     idle = next((worker for worker in workers if worker.run is None), None)
-                    if idle is None and len(workers) < jobs:
-                        workers.append(idle := Worker(messages))
                     if idle is None:
-                        break
+                        workers.append(idle := Worker(messages))
                     waiting.remove(run)
                     idle.start(run)
             for worker, reason in ended(messages, workers, display):
