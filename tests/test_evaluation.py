@@ -170,7 +170,7 @@ def test_a_fitted_layout_takes_any_length():
 def test_a_table_of_positions_has_its_limit_in_a_fitted_layout(position):
     solver = untrained({"fitted": True}, position=position)
     evaluate(solver, [5], 2)
-    with pytest.raises(UsageError, match=r"has 13 tokens, .* for 11 ") as caught:
+    with pytest.raises(UsageError, match=r"has 13 tokens, .* takes 11;") as caught:
         evaluate(solver, [6], 2)
     assert "\n" not in str(caught.value)
 

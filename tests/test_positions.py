@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
@@ -164,7 +164,7 @@ def test_each_says_what_it_is(kind):
 def test_only_without_position_is_the_input_a_bag_of_symbols(kind):
     """Swapping two keys beyond the positions that are read changes the answer, unless there is no embedding."""
     encoder = encoder_with({"kind": kind})
-    tokens, at, _ = problems("most-significant-first")
+    tokens, at, _ = problems(MOST_FIRST)
     swapped = tokens.clone()
     swapped[:, [-2, -1]] = tokens[:, [-1, -2]]
     assert (swapped != tokens).any()
@@ -178,7 +178,7 @@ def test_every_length_up_to_the_longest_works_and_the_next_is_the_users_business
     encoder = encoder_with(choice, max_length=made_for)
     longest = encoder.position(0).longest
     assert longest is None or longest >= made_for
-    digits = min(10 * made_for, longest or math.inf) // 2 - 1
+    digits = (min(10 * made_for, longest or math.inf) - 1) // 2
     for n in {4, digits}:
         operands = Numbers.from_text(["9" * n, "7", "12"]), Numbers.from_text(["8", "9" * n, "3"])
         layout = Layout(Addition(), n, LayoutConfig(order=order))
@@ -187,7 +187,7 @@ def test_every_length_up_to_the_longest_works_and_the_next_is_the_users_business
     if longest is not None:
         index = torch.arange(longest + 1)
         at = Coordinates(index, index, index, index, index < 0)
-        with pytest.raises(UsageError, match=f"has {longest + 1} tokens, .* for {longest} ") as caught:
+        with pytest.raises(UsageError, match=f"has {longest + 1} tokens, .* takes {longest};") as caught:
             encoder(index[None] % 10, at, 3)
         assert "\n" not in str(caught.value)
 
@@ -263,7 +263,8 @@ def relative_vector(position: Position, pair: Pair) -> list[float]:
     distance = max(-clip, min(clip, pair.distance)) if clip else pair.distance
     query, key = pair.operands
     table = tables[query * count + key if position.options.by_operands else 0]
-    return [x / position.divisor for x in table[len(table) // 2 + distance].tolist()]
+    scale = math.sqrt(4) if position.shape.scale_relative else 1  # BERT divides by √d, ALBERT doesn't
+    return [x / scale for x in table[len(table) // 2 + distance].tolist()]
 
 
 def t5_bucket(relative_position: int, buckets: int, longest: int) -> int:
@@ -315,38 +316,19 @@ FORMULAS: dict[str, tuple[Callable[[Position, Pair], float], list[dict[str, Any]
 def test_scores_equal_a_double_loop_over_the_papers_formula(kind, options, coordinate, order, task):
     tokens, at, n_out = problems(order, 3, task)
     length, formula = tokens.shape[1], FORMULAS[kind][0]
-    scaled = order == MOST_FIRST  # BERT divides by √d, ALBERT doesn't
-    position = position_of({"kind": kind, "coordinate": coordinate, **options}, length, 2, 3, scaled)
-    position.divisor = math.sqrt(4) if scaled else 1
+    choice = {"kind": kind, "coordinate": coordinate, **options}
+    position = position_of(choice, length, operands=3, scaled=order == MOST_FIRST)
     rng = torch.Generator().manual_seed(1)
     q, k = torch.randn(3, 2, n_out, 4, generator=rng), torch.randn(3, 2, length, 4, generator=rng)
-    where = rows_of(at, 3)
-    queries, keys = q.tolist(), k.tolist()
-    expected = [
-        [
-            [
-                [
-                    formula(
-                        position,
-                        Pair(
-                            queries[b][h][i],
-                            keys[b][h][j],
-                            naive_distance(where, coordinate, b, i, j),
-                            where[coordinate][b][i],
-                            (where["operand"][b][i], where["operand"][b][j]),
-                            h,
-                        ),
-                    )
-                    for j in range(length)
-                ]
-                for i in range(n_out)
-            ]
-            for h in range(2)
-        ]
-        for b in range(3)
-    ]
-    scores = position.scores(q, k, View(at, n_out)).expand(3, 2, n_out, length)
-    torch.testing.assert_close(scores, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+    queries, keys, where = q.tolist(), k.tolist(), rows_of(at, 3)
+    expected = torch.zeros(3, 2, n_out, length)
+    for b, h, i, j in product(range(3), range(2), range(n_out), range(length)):
+        distance = naive_distance(where, coordinate, b, i, j)
+        operands = where["operand"][b][i], where["operand"][b][j]
+        pair = Pair(queries[b][h][i], keys[b][h][j], distance, where[coordinate][b][i], operands, h)
+        expected[b, h, i, j] = formula(position, pair)
+    scores = position.scores(q, k, View(at, n_out)).expand_as(expected)
+    torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("buckets", "longest"), [(32, 128), (8, 6), (4, 2), (6, 50), (64, 1000)])
@@ -473,8 +455,10 @@ def test_randomised_positions_are_always_the_same_in_testing_and_any_in_training
         torch.manual_seed(0)
         position.train(training)
         assert len({tuple(position.moved(at).index.tolist()) for _ in range(200)}) == choices
-    at = Coordinates(*[torch.arange(-500, 524)] * 5)  # as many as it takes, and so far apart as they can be
-    assert 524 < len(position_of({"kind": "randomised"}).moved(at).significance.unique()) == 1024
+    position = position_of({"kind": "randomised"})
+    index = torch.arange(position.longest)
+    moved = position.moved(Coordinates(index, index - 500, index, index, index < 0))
+    assert len(moved.index.unique()) == len(moved.significance.unique()) == len(index)
 
 
 @pytest.mark.parametrize("inner", ALONE, ids=label)
@@ -507,24 +491,17 @@ def test_a_window_hides_what_is_further_away_and_shared_operands_see_themselves_
     rows = rows_of(at, batch)
     where, shared = rows[over], rows["shared"]
     for reach in range(1, 5):
-        expected = [
-            [
-                [
-                    shared[b][j] if shared[b][i] or shared[b][j] else abs(where[b][i] - where[b][j]) <= reach
-                    for j in range(length)
-                ]
-                for i in range(length)
-            ]
-            for b in range(batch)
-        ]
+        expected = torch.zeros(batch, length, length, dtype=torch.bool)
+        for b, i, j in product(range(batch), range(length), range(length)):
+            near = abs(where[b][i] - where[b][j]) <= reach
+            expected[b, i, j] = shared[b][j] if shared[b][i] or shared[b][j] else near
         window = view_window(at, reach, over)
         assert (window.band, window.queries) == (None, length)
-        assert (~window.hidden).expand(batch, 1, length, length)[:, 0].tolist() == expected
+        assert torch.equal((~window.hidden).expand(batch, 1, length, length)[:, 0], expected)
         if getattr(at, over).dim() == 1:
             band = view_band(at, reach, over)
-            for keys, hidden, sees in zip(band.band.tolist(), band.hidden.tolist(), expected[0], strict=True):
-                seen = [key for key, hide in zip(keys, hidden, strict=True) if not hide]
-                assert sorted(seen) == [j for j in range(length) if sees[j]]
+            for keys, hidden, sees in zip(band.band, band.hidden, expected[0], strict=True):
+                assert sorted(keys[~hidden].tolist()) == sees.nonzero()[:, 0].tolist()
 
 
 @pytest.mark.parametrize("choice", SIMPLE, ids=label)
@@ -535,10 +512,10 @@ def test_a_layer_gives_the_same_in_a_band_as_in_a_window(choice, order, over, ta
     tokens, at, n_out = problems(order, 3, task)
     encoder = encoder_with(choice, operands=3).double()
     position, layer = encoder.position(0), encoder.layers[0]
-    at = position.moved(at)
+    moved = position.moved(at)
     x = torch.randn(*tokens.shape, 8, dtype=torch.double, generator=torch.Generator().manual_seed(0))
     for reach in range(1, 5):
-        window, band = (view(at, reach, over) for view in (view_window, view_band))
+        window, band = (replace(view(at, reach, over), at=moved) for view in (view_window, view_band))
         expected = layer(x, window, position, 1.0)
         torch.testing.assert_close(layer(x, band, position, 1.0), expected, rtol=0, atol=1e-6)
         few = layer(x, band.of_first(n_out), position, 1.0)

@@ -79,7 +79,8 @@ def accuracy(
                 right = (logits.argmax(-1) == solver.targets(answer, logits.shape[1])).cpu().numpy()
                 examples += len(right)
                 correct += int(right.all(1).sum())
-                by_digit += right[:, :digits].sum(0)
+                short = max(0, digits - right.shape[1])  # a fitted layout has no room for padding that is sure
+                by_digit += np.pad(right, ((0, 0), (0, short)), constant_values=True)[:, :digits].sum(0)
     return Accuracy(length, examples, correct, tuple((by_digit / examples).tolist()))
 
 

@@ -89,7 +89,7 @@ class Layout:
         self.widths = needed if config.compact else (max(needed),) * len(needed)
         self.shared = np.equal(task.operand_digits(1), task.operand_digits(2))
         if config.answer_room:
-            self.widths = (max(self.widths[0], task.answer_digits(needed)), *self.widths[1:])
+            self.widths = (max(self.widths[0], config.n_out or task.answer_digits(needed)), *self.widths[1:])
         self.length = sum(self.widths) + len(self.widths) - 1
         room = needed if config.answer_room else self.widths
         self.n_out = config.n_out or min(task.answer_digits(room), self.length)

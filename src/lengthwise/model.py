@@ -74,6 +74,7 @@ class ModelConfig(BaseModel):
     init_std: float | None = Field(None, gt=0, description="of initial weights; null: 1/√width")
     scale_relative: bool = Field(False, description="divide a relative term by √d like the scores, as BERT does")
     mask_padding: bool = Field(False, description="hide <PAD> from attention, where the paper attends to it")
+    content: bool = Field(True, description="whether attention scores have the term q·k; else only positions count")
     window: int | None = Field(None, ge=1, description="attend only so far to either side; null: everywhere")
     window_over: Coordinate = Field("significance", description="what the window is measured over")
     recall: bool = Field(False, description="add the input embeddings again before every layer but the first")
@@ -128,7 +129,7 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.heads = config.heads
-        self.scale = 1 / math.sqrt(config.width // config.heads)
+        self.scale = 1 / math.sqrt(config.width // config.heads) if config.content else 0.0
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.output = nn.Linear(config.width, config.width)
         own = config.attention_dropout
@@ -158,7 +159,7 @@ class Attention(nn.Module):
         if sharpness != 1:
             scores = scores * sharpness
         if view.hidden is not None:
-            scores = scores.masked_fill(view.hidden, -math.inf)
+            scores = scores.masked_fill(view.hidden, torch.finfo(scores.dtype).min)  # a query may see nothing at all
         weights = self.dropout(scores.softmax(-1))
         mixed = weights @ v if view.band is None else (weights[..., None, :] @ v)[..., 0, :]
         return self.output(mixed.transpose(1, 2).reshape(batch, queries, width))
@@ -228,13 +229,13 @@ class Encoder(nn.Module):
         longest = self.position(0).longest
         if longest and tokens.shape[1] > longest:
             raise UsageError(
-                f"the problem has {tokens.shape[1]} tokens, but the position embedding is for {longest}"
-                " (data.test_digits); one without a table of positions, or with a clip, takes any length"
+                f"the problem has {tokens.shape[1]} tokens, but the model's position embedding takes {longest};"
+                " one without a table of positions, or with a clip, takes any length"
             )
-        at = self.position(0).moved(at)
-        x = self.position(0).embed(self.symbols(tokens), at)
+        moved = self.position(0).moved(at)
+        x = self.position(0).embed(self.symbols(tokens), moved)
         x = start = self.project(self.dropout(self.embedding_norm(x)))
-        view = self.view(tokens, at)
+        view = replace(self.view(tokens, at), at=moved)
         if not self.training:
             layers = self.knobs.layers
             if layers is None and self.config.patience:
@@ -280,7 +281,7 @@ class Encoder(nn.Module):
             x = self.apply_layer(i, x, start, view)
             new = self.classify(x[:, :n_out])
             same = (new.argmax(-1) == logits[going_on].argmax(-1)).all(1)
-            unchanged = torch.where(same, unchanged + 1, 0)
+            unchanged = torch.where(same, unchanged + 1, 0) if i else unchanged
             logits[going_on] = new
             left = (unchanged < patience).nonzero()[:, 0]
             if i + 1 >= self.config.layers and len(left) < len(going_on):

@@ -192,14 +192,14 @@ class Coupled(Position):
     def __init__(self, options: Options, shape: Shape):
         super().__init__(options, shape)
         self.random = options.offset > 0
-        self.table = nn.Embedding(2 * shape.max_length + options.offset, shape.input_width)
+        self.table = nn.Embedding(2 * self.longest + options.offset, shape.input_width)
 
     @property
     def longest(self) -> int:
         return self.shape.max_length + self.options.offset
 
     def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
-        return x + self.table(at.significance + self.shape.max_length + self.random_offset())
+        return x + self.table(at.significance + self.longest + self.random_offset())
 
     def random_offset(self) -> int:
         """Drawn in training; none in testing."""
@@ -216,7 +216,7 @@ class Abacus(Coupled):
 
     def __init__(self, options: Coupled.Options, shape: Shape):
         super().__init__(options, shape)
-        self.table = nn.Embedding(shape.max_length + options.offset + 1, shape.input_width)
+        self.table = nn.Embedding(self.longest + options.offset + 1, shape.input_width)
 
     def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
         return x + self.table(torch.where(at.place > 0, at.place + self.random_offset(), 0))
@@ -268,8 +268,11 @@ class RelativeKeyQuery(RelativeKey):
     def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
         rows = self.rows(view)
         by_query = attend(q, self.table.weight, rows)
-        in_band = k.dim() == 5
-        by_key = (k * self.table.weight[rows]).sum(-1) if in_band else attend(k, self.table.weight, rows.mT).mT
+        if k.dim() == 5:
+            vectors = self.table.weight[rows]
+            by_key = (k * (vectors[:, None] if rows.dim() == 3 else vectors)).sum(-1)
+        else:
+            by_key = attend(k, self.table.weight, rows.mT).mT
         return (by_query + by_key) * self.scale
 
 
@@ -283,6 +286,23 @@ def attend(x: Tensor, table: Tensor, rows: Tensor) -> Tensor:
 def by_head(bias: Tensor) -> Tensor:
     """(i, j, h) or (b, i, j, h) -> a shape that broadcasts to (b, h, i, j)."""
     return bias.movedim(-1, -3)
+
+
+@POSITIONS.register("relative-bias")
+class RelativeBias(RelativeKey):
+    """A learned number for each distance and head, which depends on no content (as in Swin; Liu et al., 2021)."""
+
+    class Options(RelativeKey.Options):
+        strength: float = Field(1.0, gt=0, description="factor of the numbers; more: heads prefer some places at once")
+
+    options: Options
+
+    def __init__(self, options: Options, shape: Shape):
+        super().__init__(options, shape)
+        self.table = nn.Embedding(self.table.num_embeddings, shape.heads)
+
+    def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
+        return by_head(self.table(self.rows(view)) * self.options.strength)
 
 
 @POSITIONS.register("t5-bias")
@@ -411,18 +431,21 @@ class Randomised(Position):
 
     @property
     def longest(self) -> int:
-        return self.options.reach // 2  # powers of ten may go to either side
+        return self.options.reach // 2  # powers of ten go to either side
 
     def moved(self, at: Coordinates[Tensor]) -> Coordinates[Tensor]:
-        return replace(at, index=self.choice(at.index), significance=self.choice(at.significance))
+        length = at.index.shape[-1]
+        fixed = None if self.training else torch.Generator().manual_seed(length)
 
-    def choice(self, where: Tensor) -> Tensor:
-        """Each of the positions that occur becomes another one, in the same order."""
-        least, most = (int(bound) for bound in where.aminmax())
-        many, reach = most - least + 1, self.options.reach
-        fixed = None if self.training else torch.Generator().manual_seed(many)
-        chosen = torch.randperm(reach, generator=fixed)[:many].sort().values.to(where.device)
-        return chosen[where - least]
+        def chosen(many: int) -> Tensor:
+            return torch.randperm(self.options.reach, generator=fixed)[:many].sort().values.to(at.index.device)
+
+        return replace(
+            at,
+            index=chosen(length)[at.index],
+            significance=chosen(2 * length)[at.significance + length],  # powers of ten may be below zero
+            place=torch.where(at.place > 0, chosen(length)[at.place - 1] + 1, 0),
+        )
 
     def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
         return self.inner.embed(x, at)

@@ -70,8 +70,8 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         if layers and self.encoder.config.encoder == "transformer":
             raise UsageError("only a universal transformer can apply its layers another number of times")
         was_training, knobs = self.training, self.encoder.knobs
-        self.eval()
         self.encoder.knobs = Knobs(layers, sharpness)
+        self.eval()
         try:
             with torch.inference_mode():
                 yield
@@ -97,7 +97,8 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         """Which problems are solved together: of one length, where the layout is fitted to it, and not too many."""
         by_length: dict[int, list[int]] = {}
         for row, operands in enumerate(parsed):
-            longest = max(map(len, operands)) if self.layout.config.fitted else self.layout.digits
+            grow = [len(operand) for operand, shared in zip(operands, self.layout.shared, strict=True) if not shared]
+            longest = max(grow) if self.layout.config.fitted else self.layout.digits
             by_length.setdefault(longest, []).append(row)
         for longest, rows in by_length.items():
             size = max(1, DIGITS_AT_ONCE // (len(self.layout.widths) * longest))

@@ -198,13 +198,14 @@ def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def varied(experiment: Experiment, step: int) -> tuple[int, int | None]:
-    """The padding and the number of layers of a step's batch, where they vary."""
-    padding, more = experiment.data.padding, experiment.training.more_layers
-    if not padding and not more:
-        return 0, None
-    rng = generator(experiment.seed, "variation", step)
-    return int(rng.integers(padding + 1)), experiment.model.layers + int(rng.integers(more + 1))
+def varied(experiment: Experiment, step: int) -> tuple[int, int]:
+    """The padding and the number of layers of a step's batch."""
+
+    def drawn(what: str, most: int) -> int:
+        return int(generator(experiment.seed, what, step).integers(most + 1)) if most else 0
+
+    more = drawn("more layers", experiment.training.more_layers)
+    return drawn("padding", experiment.data.padding), experiment.model.layers + more
 
 
 def draws(solver: Solver, experiment: Experiment, step: int) -> AbstractContextManager[Any]:
