@@ -78,4 +78,4 @@ def test_command(tiny, tmp_path, capsys, monkeypatch):
     assert main(["record", "tiny", "--seed", "7", "--jobs", "1"]) == 0
     shown = capsys.readouterr().out
     assert "Record: sums, hardly trained" in shown
-    assert "runs/addition-relative-key-" in shown
+    assert "runs/addition-relative-bias-" in shown

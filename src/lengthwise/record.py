@@ -28,9 +28,9 @@ Setting = dict[str, Any]  # dotted keys of a configuration
 OCCASION = 2**31  # of the test sets: none that training has
 MOST_FAILURES, MOST_SHOWN = 3, 12  # kept of a case, and shown in all
 
-# A digit attends to its neighbours only: those of its own power of ten and of one more and one less, each by where it is
-# and not by what it says. So what is learned is one rule for all places; and as a carry moves on with every layer, layers
-# that are applied until the answer settles carry as far as they must.
+# A digit attends to its neighbours only, those of its own power of ten and of one more and one less, each by where it is
+# and not by what it says. So what is learned is one rule for all places; and as a carry moves on with every layer,
+# layers that are applied until the answer settles carry as far as they must.
 LOCAL: Setting = {
     "layout.order": "least-significant-first",
     "layout.fitted": True,
