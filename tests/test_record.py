@@ -34,9 +34,9 @@ def test_settings_are_valid_and_train_on_short_numbers_only(name):
         assert experiment.lengths == experiment.final_lengths == [5]
 
 
-def test_a_record_is_trained_measured_and_written(tiny, tmp_path):
-    told = Display(console=Console(file=io.StringIO(), width=200))
-    written = make("tiny", [3, 4], 2, tmp_path / "runs", tmp_path / "results", told)
+def test_a_record_is_trained_measured_and_written(tiny, tmp_path, capfd):
+    display = Display(console=Console(file=io.StringIO()))
+    written = make("tiny", [3, 4], 2, tmp_path / "runs", tmp_path / "results", display)
     trial = written["trials"]["sum"]
     assert trial["seeds"] == [3, 4]
     assert trial["seen in training"]["digits of the longest operands"] <= [5, 5]
@@ -51,10 +51,10 @@ def test_a_record_is_trained_measured_and_written(tiny, tmp_path):
     assert "50.0 %: missed" in text
     assert json.loads((tmp_path / "results/records/tiny.json").read_text())["trials"]["sum"]["seeds"] == [3, 4]
     # All of it is known now: nothing is trained or measured again.
-    again = Display(console=Console(file=io.StringIO(), width=200))
-    assert list(page(make("tiny", [3, 4], 2, tmp_path / "runs", tmp_path / "results", again))) == list(page(written))
-    assert "digits" in told.console.file.getvalue()
-    assert again.console.file.getvalue() == ""
+    assert "seed 4, evaluation: 30 digits" in capfd.readouterr().err
+    again = make("tiny", [3, 4], 2, tmp_path / "runs", tmp_path / "results", display)
+    assert list(page(again)) == list(page(written))
+    assert "digits" not in capfd.readouterr().err
 
 
 def test_what_was_seen_is_measured_on_the_batches():

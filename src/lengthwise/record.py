@@ -4,15 +4,19 @@ A record is one or more settings, each trained with several seeds. What counts i
 beside it, on fresh problems of each length. No checkpoint is chosen: the model is the one at the end of training.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lengthwise import experiment as configuration
+from lengthwise import machine
 from lengthwise.data import TrainingSet
 from lengthwise.digits import carries, longest_run
 from lengthwise.display import Display, percent
@@ -28,8 +32,8 @@ Setting = dict[str, Any]  # dotted keys of a configuration
 OCCASION = 2**31  # of the test sets: none that training has
 MOST_FAILURES, MOST_SHOWN = 3, 12  # kept of a case, and shown in all
 
-# A digit attends to its neighbours only, those of its own power of ten and of one more and one less, each by where it is
-# and not by what it says. So what is learned is one rule for all places; and as a carry moves on with every layer,
+# A digit attends to its neighbours only, those of its own power of ten and of one more and one less, each by where it
+# is and not by what it says. So what is learned is one rule for all places; and as a carry moves on with every layer,
 # layers that are applied until the answer settles carry as far as they must.
 LOCAL: Setting = {
     "layout.order": "least-significant-first",
@@ -109,9 +113,10 @@ def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, 
         if failure:
             raise UsageError(f"{run.path} failed: {failure}")
     trials = {}
-    for label, trial in chosen.trials.items():
-        mine = [runs[label, seed] for seed in seeds]
-        trials[label] = summary(trial, mine, [measured(run, trial, display) for run in mine])
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        for label, trial in chosen.trials.items():
+            mine = [runs[label, seed] for seed in seeds]
+            trials[label] = summary(trial, mine, list(pool.map(partial(measured, trial), [run.path for run in mine])))
     written = {"record": name, "title": chosen.title, "trials": trials}
     folder = results / "records"
     folder.mkdir(parents=True, exist_ok=True)
@@ -120,11 +125,13 @@ def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, 
     return written
 
 
-def measured(run: Run, trial: Trial, display: Display) -> dict[str, Any]:
+def measured(trial: Trial, run_path: Path) -> dict[str, Any]:
     """What is measured of a trained run: accuracy by length, and the stress suite at two depths.
 
     Once as the model is, and once with its layers applied no more often than at least in training.
     """
+    machine.prepare("cpu", threads=1)
+    run = Run(run_path)
     path = run.path / "record.json"
     found: dict[str, Any] = read_json(path) if path.exists() else {}
     if found.get("identity") != run.identity:
@@ -147,7 +154,7 @@ def measured(run: Run, trial: Trial, display: Display) -> dict[str, Any]:
         for length, many in tests.items():
             key = f"{part}: {length} digits, {many} problems"
             if key not in found:
-                display.console.print(f"{run.path.name}: {key}", highlight=False)
+                print(f"seed {seed}, {key}", file=sys.stderr, flush=True)
                 found[key] = measure(length, many)
                 write_json(path, found)
     return {
