@@ -300,6 +300,21 @@ def test_test_problems_are_not_those_of_training():
     assert not set(data.first.to_text()) & {first for first, _ in problems(1000, length=10)}
 
 
+def test_repeats_are_problems_of_few_digits():
+    task, config = Multiplication(), {"sampling": "uniform-length", "priming": {10: 50}}
+    usual, repeating = (TrainingSet(task, DataConfig(**config, repeats=share), seed=1) for share in (0.0, 1.0))
+    plain, batch = usual.batch(0, 2000), repeating.batch(0, 2000)
+    assert batch.primed.any()
+    for before, numbers in zip(plain.operands, batch.operands, strict=True):
+        assert (numbers.lengths == before.lengths).all()
+        assert (numbers.lengths == significant_digits(numbers.digits)).all()
+        texts = np.array(numbers.to_text())
+        assert all(len(set(text)) <= 2 for text in texts[~batch.primed])
+        assert (texts[batch.primed] == np.array(before.to_text())[batch.primed]).all()
+    x, y, product = (numbers.to_ints() for numbers in (*batch.operands, batch.answer))
+    assert product == [a * b for a, b in zip(x, y, strict=True)]
+
+
 def test_chains_are_sums_in_which_carries_run_on():
     task, config = Addition(), {"sampling": "uniform-length", "train_digits": 5}
     usual, chained = (TrainingSet(task, DataConfig(**config, chains=share), seed=1) for share in (0.0, 1.0))

@@ -135,6 +135,9 @@ class DataConfig(BaseModel):
         description="share of training problems whose second operand has mostly digits that add up to 9 with the"
         " first's, so that carries run on",
     )
+    repeats: float = Field(
+        0.0, ge=0, le=1, description="share of training problems with one or two different digits in each operand"
+    )
     padding: int = Field(
         0, ge=0, description="with a fitted layout: up to so much more padding in training, drawn for each batch"
     )
@@ -222,6 +225,10 @@ class TrainingSet:
             else:
                 long = draw_rest(generator(self.seed, "primed batch", step), "problem-length", self.task, 0, first)
             rest = [choose(primed, a, b) for a, b in zip(long, rest, strict=True)]
+        if self.config.repeats:
+            rng = generator(self.seed, "repeats", step)
+            chosen = (rng.random(size) < self.config.repeats) & ~primed
+            first, *rest = (choose(chosen, repetitive(rng, numbers), numbers) for numbers in (first, *rest))
         if self.config.chains:
             rng = generator(self.seed, "chains", step)
             chosen = rng.random(size) < self.config.chains
@@ -243,6 +250,15 @@ def complemented(rng: np.random.Generator, first: Numbers, second: Numbers) -> N
     leading_zero = (place == second.lengths[:, None] - 1) & (nines == 0)
     changed = inside & (place > 0) & ~leading_zero & (rng.random(own.shape) < MOSTLY)
     return Numbers(np.where(changed, nines, own), second.lengths)
+
+
+def repetitive(rng: np.random.Generator, numbers: Numbers) -> Numbers:
+    """Numbers of the same lengths of one or two digits each, such as 77777 and 30330."""
+    often = rng.integers(1, 10, (len(numbers), 1))
+    other = np.where(rng.random(often.shape) < 0.5, often, rng.integers(0, 10, often.shape))
+    place, leading = np.arange(numbers.width), numbers.lengths[:, None] - 1
+    drawn = np.where((rng.random(numbers.digits.shape) < 0.5) | (place == leading), often, other)
+    return Numbers(np.where(place <= leading, drawn, 0), numbers.lengths)
 
 
 def rest_digits(task: Task, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:

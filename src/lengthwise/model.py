@@ -75,6 +75,7 @@ class ModelConfig(BaseModel):
     scale_relative: bool = Field(False, description="divide a relative term by √d like the scores, as BERT does")
     mask_padding: bool = Field(False, description="hide <PAD> from attention, where the paper attends to it")
     content: bool = Field(True, description="whether attention scores have the term q·k; else only positions count")
+    sink: bool = Field(False, description="let attention go nowhere: one more key, whose score and value are 0")
     window: int | None = Field(None, ge=1, description="attend only so far to either side; null: everywhere")
     window_over: Coordinate = Field("significance", description="what the window is measured over")
     recall: bool = Field(False, description="add the input embeddings again before every layer but the first")
@@ -134,6 +135,7 @@ class Attention(nn.Module):
         self.output = nn.Linear(config.width, config.width)
         own = config.attention_dropout
         self.dropout = nn.Dropout(config.dropout if own is None else own)
+        self.sink = config.sink
 
     def forward(self, x: Tensor, view: View, position: Position, sharpness: float) -> Tensor:
         """(b, j, width) -> (b, queries, width)"""
@@ -160,7 +162,8 @@ class Attention(nn.Module):
             scores = scores * sharpness
         if view.hidden is not None:
             scores = scores.masked_fill(view.hidden, torch.finfo(scores.dtype).min)  # a query may see nothing at all
-        weights = self.dropout(scores.softmax(-1))
+        weights = F.pad(scores, (0, 1)).softmax(-1)[..., :-1] if self.sink else scores.softmax(-1)
+        weights = self.dropout(weights)
         mixed = weights @ v if view.band is None else (weights[..., None, :] @ v)[..., 0, :]
         return self.output(mixed.transpose(1, 2).reshape(batch, queries, width))
 
