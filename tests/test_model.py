@@ -14,6 +14,7 @@ from lengthwise.data import draw
 from lengthwise.errors import UsageError, explain
 from lengthwise.layout import PAD, Coordinates, Layout, LayoutConfig
 from lengthwise.model import PRESETS, Encoder, Knobs, ModelConfig
+from lengthwise.positions import View
 from lengthwise.tasks import Addition, Multiplication, Task
 
 SMALL = {"layers": 3, "width": 16, "heads": 2}
@@ -395,3 +396,26 @@ def test_bad_configurations_are_told_in_a_sentence(fields, sentence):
         ModelConfig(**fields)
     assert sentence in explain(caught.value)
     assert "\n" not in explain(caught.value)
+
+
+@pytest.mark.parametrize("content", [True, False])
+@pytest.mark.parametrize("sink", [True, False])
+def test_attention_weighs_keys_by_content_or_by_position_alone_and_may_go_nowhere(content, sink):
+    """One layer against its formula, written out; without content, two symbols at a place are weighed alike."""
+    fields = {"layers": 1, "width": 8, "heads": 2, "content": content, "sink": sink, "position": "relative-bias"}
+    encoder = Encoder(ModelConfig.model_validate(fields), 5).eval()
+    encoder.initialise(torch.Generator().manual_seed(0))
+    attention, position, index = encoder.layers[0].attention, encoder.position(0), torch.arange(5)
+    view = View(Coordinates(index, index, index, index * 0, index < 0), 5)
+    x = torch.randn(1, 5, 8, generator=torch.Generator().manual_seed(1))
+    q, k, v = attention.qkv(x)[0].split(8, -1)
+    mixed = torch.zeros(5, 8)
+    for head in range(2):
+        part = slice(4 * head, 4 * head + 4)
+        for i in range(5):
+            scores = [position.table.weight[i - j + position.reach, head] for j in range(5)]
+            if content:
+                scores = [s + q[i, part] @ k[j, part] / 2 for j, s in enumerate(scores)]
+            total = sum(s.exp() for s in scores) + (1 if sink else 0)
+            mixed[i, part] = sum(s.exp() / total * v[j, part] for j, s in enumerate(scores))
+    torch.testing.assert_close(attention(x, view, position, 1.0)[0], attention.output(mixed))
