@@ -351,3 +351,39 @@ def test_an_experiment_keeps_its_identity():
     assert configuration.load(None, {"model.preset": "cpu", "threads": 2}).identity() == default.identity()
     for key, value in {"model.width": 64, "evaluation.examples": 9, "task.operands": 3, "data.chains": 0.5}.items():
         assert configuration.load(None, {key: value}).identity() != default.identity(), key
+
+
+def test_show_prints_how_a_problem_is_written(trained, tmp_path, capsys):
+    assert main(["show", str(trained), "12 + 345", "--json"]) == 0
+    tokens = json.loads(capsys.readouterr().out)
+    assert [token["symbol"] for token in tokens[:3]] == ["1", "2", "<PAD>"]
+    assert [token["significance"] for token in tokens[:3]] == [1, 0, -1]
+    assert [token["answer read here"] for token in tokens[:4]] == ["3", "5", "7", "<PAD>"]
+    config = tmp_path / "config.yaml"
+    layout = "{order: least-significant-first, fitted: true, compact: true, answer_room: true}"
+    config.write_text(f"{{task: multiplication, layout: {layout}}}")
+    assert main(["show", str(config), "12 x 345"]) == 0
+    first, *_, last = [line.split() for line in capsys.readouterr().out.splitlines() if line[:4].strip()][2:]
+    assert first == ["2", "0", "0", "1", "0", "False", "0"]
+    assert last == ["3", "8", "2", "3", "1", "True"]
+    assert "no problem" in complaint(capsys, "show", str(config), "12 + x")
+    assert "nowhere.yaml" in complaint(capsys, "show", "nowhere.yaml", "1 + 2")
+
+
+def test_stress_and_knobs(trained, capsys):
+    assert main(["stress", str(trained), "--lengths", "3", "--examples", "4", "--json"]) == 0
+    outcomes = json.loads(capsys.readouterr().out)
+    assert {"random", "all carries", "carry chain", "no carries", "unequal lengths"} <= {o["case"] for o in outcomes}
+    assert main(["stress", str(trained), "--lengths", "3,4", "--examples", "4"]) == 0
+    assert "carry chain" in capsys.readouterr().out
+    results = []
+    for knobs in ([], ["--layers", "9"], ["--sharpness", "50"]):
+        assert (
+            main(["evaluate", str(trained), "--lengths", "1", "--examples", "200", "--json", "--digits", *knobs]) == 0
+        )
+        results.append(json.loads(capsys.readouterr().out)[0]["digits"])
+    assert results[0] != results[1]
+    assert results[0] != results[2]
+    assert "1 or more times" in complaint(capsys, "evaluate", str(trained), "--layers", "0")
+    assert "positive number" in complaint(capsys, "stress", str(trained), "--sharpness", "-1")
+    assert "room for 1 to 10" in complaint(capsys, "stress", str(trained), "--lengths", "11")
