@@ -17,7 +17,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "lengthwise"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # `make …` sets up an environment of its own; what it then runs is tested in test_demo.py and by this very test suite.
-NOT_RUN_HERE = ("make ", "git ", "cd ")
+# Records take an hour; test_record.py makes a small one.
+NOT_RUN_HERE = ("make ", "git ", "cd ", "lengthwise record ")
 
 
 def blocks(document: Path, language: str) -> list[str]:
@@ -60,7 +61,7 @@ def table_commands(document: Path) -> list[str]:
     """The commands in a table's first column; those that train for long are tested at smoke scale elsewhere."""
     listed = re.findall(r"^\| `(lengthwise [^`]*)`", document.read_text(), re.MULTILINE)
     listed = [re.sub(r" \[.*?\]", "", command).replace("RUN", "runs/tour") for command in listed]
-    return [command for command in listed if not re.search(r"train$|demo|paper run", command)]
+    return [command for command in listed if not re.search(r"train$|demo|paper run|record", command)]
 
 
 def test_python_in_the_readme_runs(tmp_path):

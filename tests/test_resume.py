@@ -187,7 +187,7 @@ def test_padding_and_layers_take_all_their_values_and_are_drawn_apart():
     assert both == drawn() != drawn({"seed": 1})
     assert [padding for padding, _ in both] == [padding for padding, _ in drawn(no_layers)]
     assert [layers for _, layers in both] == [layers for _, layers in drawn(no_padding)]
-    assert set(drawn({**no_padding, **no_layers})) == {(0, None)}
+    assert set(drawn({**no_padding, **no_layers})) == {(0, 2)}
 
 
 @pytest.mark.parametrize(

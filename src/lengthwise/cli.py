@@ -283,7 +283,7 @@ def run_record(chosen: argparse.Namespace) -> None:
     print(f"written to {Path(chosen.results) / 'records' / chosen.name}.md and .json; the trained runs:")
     for trial in written["trials"].values():
         for run in trial["runs"]:
-            print(f"  {run}")
+            print(f"  {Path(chosen.runs) / run}")
 
 
 def run_resume(chosen: argparse.Namespace) -> None:

@@ -204,7 +204,7 @@ def summary(trial: Trial, runs: Sequence[Run], found: Sequence[dict[str, Any]]) 
     results = [run.result or {} for run in runs]
     return {
         "seeds": [run.experiment.seed for run in runs],
-        "runs": [str(run.path) for run in runs],
+        "runs": [run.path.name for run in runs],
         "parameters": results[0]["parameters"],
         "minutes of training": [round(result["seconds"] / 60, 1) for result in results],
         "seen in training": seen(runs[0].experiment),
