@@ -71,11 +71,18 @@ def test_an_unknown_record_is_told_with_the_known_ones(tmp_path):
         make("addtion", [0], 1, tmp_path, tmp_path, Display())
 
 
+@pytest.mark.parametrize("words", ["--seeds 0", "--jobs 0"])
+def test_no_seeds_and_no_jobs_are_refused(words, tiny, capsys):
+    assert main(["record", "tiny", *words.split()]) == 2
+    assert capsys.readouterr().err == "lengthwise: --seeds and --jobs are at least 1\n"
+
+
 def test_command(tiny, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["record", "tiny", "--seed", "7", "--jobs", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["trials"]["sum"]["seeds"] == [7]
     assert main(["record", "tiny", "--seed", "7", "--jobs", "1"]) == 0
     shown = capsys.readouterr().out
+    assert "`lengthwise record tiny --seed 7 --seeds 1`" in shown
     assert "Record: sums, hardly trained" in shown
     assert "runs/addition-relative-bias-" in shown

@@ -269,10 +269,13 @@ def run_train(chosen: argparse.Namespace) -> None:
 
 def run_record(chosen: argparse.Namespace) -> None:
     from lengthwise.display import Display
+    from lengthwise.errors import UsageError
     from lengthwise.record import make, page
 
-    first = 0 if chosen.seed is None else chosen.seed
-    many = 1 if chosen.seed is not None and chosen.seeds is None else chosen.seeds or 3
+    if chosen.seeds == 0 or chosen.jobs < 1:
+        raise UsageError("--seeds and --jobs are at least 1")
+    first = chosen.seed or 0
+    many = chosen.seeds or (3 if chosen.seed is None else 1)
     with Display() as display:
         seeds = range(first, first + many)
         written = make(chosen.name, seeds, chosen.jobs, Path(chosen.runs), Path(chosen.results), display)

@@ -173,7 +173,7 @@ def seen(experiment: Experiment) -> dict[str, Any]:
     for step in range(experiment.steps):
         operands = data.batch(step, experiment.training.batch_size).operands
         longest = np.maximum(longest, [numbers.lengths.max() for numbers in operands])
-        if experiment.task.kind == "addition":
+        if experiment.task.kind == "addition" and len(operands) == 2:
             chain = max(chain, int(longest_run(carries(*operands)).max()))
     least = experiment.model.layers
     return {
@@ -246,8 +246,8 @@ def page(written: Mapping[str, Any]) -> Iterator[str]:
         yield f"## {label}\n"
         yield (
             f"{trial['parameters']:,} parameters; seeds {seeds}; {minutes} minutes of training, each on one core beside"
-            f" whatever else ran. Made by `lengthwise record {written['record']} --seeds {len(trial['seeds'])}`. The"
-            " model is the one at the end of training; no checkpoint is chosen.\n"
+            f" whatever else ran. Made by `lengthwise record {written['record']} --seed {trial['seeds'][0]} --seeds"
+            f" {len(trial['seeds'])}`. The model is the one at the end of training; no checkpoint is chosen.\n"
         )
         yield "Seen in training: " + "; ".join(f"{k} {v}" for k, v in trial["seen in training"].items()) + ".\n"
         yield "| digits | exact match, mean over seeds | worst seed | 95 % interval | problems a seed | aim |"
@@ -261,8 +261,8 @@ def page(written: Mapping[str, Any]) -> Iterator[str]:
         if trial["stress"]:
             yield "\n### Stress\n"
             yield (
-                "Exact match, mean over seeds, with the worst seed where it differs; then the same for the model with"
-                f" its layers applied {trial['config']['model']['layers']} times only, the least in training.\n"
+                "Exact match, mean over seeds, with the worst seed where it differs; then the mean of the same models"
+                f" with their layers applied {trial['config']['model']['layers']} times only, the least in training.\n"
             )
             yield from stress_table(trial["stress"], trial["stress, no deeper than trained"])
             yield from failure_list(trial["stress"])

@@ -237,9 +237,8 @@ class Window:
 
     def add(self, loss: Tensor, logits: Tensor, targets: Tensor, primed: Tensor) -> None:
         right = logits.detach().argmax(-1) == targets
-        right = F.pad(
-            right, (0, self.counts.shape[1] - 2 - right.shape[1]), value=True
-        )  # a fitted layout may be less wide
+        # A fitted layout may be less wide than its largest: what it has no room for is padding, and right.
+        right = F.pad(right, (0, self.counts.shape[1] - 2 - right.shape[1]), value=True)
         columns = torch.cat([torch.ones_like(right[:, :1]), right.all(1, keepdim=True), right], 1).long()
         self.counts.index_add_(0, primed.long(), columns)
         self.total_loss += torch.stack([loss.detach().float(), torch.ones_like(self.total_loss[0])])
