@@ -230,15 +230,16 @@ class Pair:
 
 def rows_of(at: Coordinates[Tensor], batch: int) -> dict[str, list[list[int]]]:
     """Every coordinate as nested lists, a row for each example."""
-    return {name: c.expand(batch, -1).tolist() for name, c in vars(at).items()}
+    return {name: c.expand(batch, -1).tolist() for name, c in vars(at).items() if c is not None}
 
 
 def naive_distance(where: dict[str, list[list[int]]], coordinate: str, b: int, i: int, j: int) -> int:
-    """Query minus key; by significance, an operand of fixed length is beside the number line, seen from 0 of it."""
+    """Query minus key; by significance, an operand of fixed length is beside the number line, seen from its row."""
     query, key = where[coordinate][b][i], where[coordinate][b][j]
     shared = where["shared"][b]
     if coordinate == "significance" and shared[i] != shared[j]:
-        query, key = (query, 0) if shared[i] else (0, key)
+        row = where["row"][b] if "row" in where else [0] * len(shared)
+        query, key = (query, row[j]) if shared[i] else (row[i], key)
     return query - key
 
 

@@ -138,6 +138,9 @@ class DataConfig(BaseModel):
     repeats: float = Field(
         0.0, ge=0, le=1, description="share of training problems with one or two different digits in each operand"
     )
+    zeros: float = Field(
+        0.0, ge=0, le=1, description="share of training problems in which half of the digits, but no first one, are 0"
+    )
     padding: int = Field(
         0, ge=0, description="with a fitted layout: up to so much more padding in training, drawn for each batch"
     )
@@ -229,6 +232,10 @@ class TrainingSet:
             rng = generator(self.seed, "repeats", step)
             chosen = (rng.random(size) < self.config.repeats) & ~primed
             first, *rest = (choose(chosen, repetitive(rng, numbers), numbers) for numbers in (first, *rest))
+        if self.config.zeros:
+            rng = generator(self.seed, "zeros", step)
+            chosen = (rng.random(size) < self.config.zeros) & ~primed
+            first, *rest = (choose(chosen, sparse(rng, numbers), numbers) for numbers in (first, *rest))
         if self.config.chains:
             rng = generator(self.seed, "chains", step)
             chosen = rng.random(size) < self.config.chains
@@ -259,6 +266,12 @@ def repetitive(rng: np.random.Generator, numbers: Numbers) -> Numbers:
     place, leading = np.arange(numbers.width), numbers.lengths[:, None] - 1
     drawn = np.where((rng.random(numbers.digits.shape) < 0.5) | (place == leading), often, other)
     return Numbers(np.where(place <= leading, drawn, 0), numbers.lengths)
+
+
+def sparse(rng: np.random.Generator, numbers: Numbers) -> Numbers:
+    """The numbers with each digit but the most significant 0 by chance, such as 30070 and 5002."""
+    leading = np.arange(numbers.width) == numbers.lengths[:, None] - 1
+    return Numbers(np.where(leading | (rng.random(numbers.digits.shape) < 0.5), numbers.digits, 0), numbers.lengths)
 
 
 def rest_digits(task: Task, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -33,9 +33,11 @@ class Coordinates(Generic[A]):
     place: A  # of a digit in its number as it is written, from 1; 0 for padding and operators
     operand: A  # 0 for the first operand and the operator after it, 1 for the second, …
     shared: A  # whether it is in an operand whose length doesn't grow with the problem, such as the second of 35 × 3
+    row: A | None = None  # with layout.partial_products: the digit of the second operand that it is multiplied with
 
     def map(self, convert: Callable[[A], B]) -> "Coordinates[B]":
-        return Coordinates(*(convert(getattr(self, field.name)) for field in fields(self)))
+        each = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Coordinates(**{name: convert(values) for name, values in each.items() if values is not None})
 
 
 class LayoutConfig(BaseModel):
@@ -55,6 +57,11 @@ class LayoutConfig(BaseModel):
     )
     answer_room: bool = Field(
         False, description="make the first operand's room as wide as the answer, which is read there"
+    )
+    partial_products: bool = Field(
+        False,
+        description="write the first operand once for each digit of the second, times 1, 10, 100, as in long"
+        " multiplication",
     )
 
     @model_validator(mode="after")
@@ -90,6 +97,16 @@ class Layout:
         self.shared = np.equal(task.operand_digits(1), task.operand_digits(2))
         if config.answer_room:
             self.widths = (max(self.widths[0], config.n_out or task.answer_digits(needed)), *self.widths[1:])
+        if config.partial_products:
+            if self.shared.tolist() != [False, True] or not config.answer_room:
+                raise UsageError(
+                    "layout.partial_products needs layout.answer_room and a product by numbers of fixed length"
+                    " (task.second_digits)"
+                )
+            self.widths = (self.widths[0],) * needed[1] + self.widths[1:]
+        # Which operand each of the numbers that are written is, and which row of it.
+        rows = len(self.widths) - len(needed) + 1
+        self.written = [(0, row) for row in range(rows)] + [(operand, 0) for operand in range(1, len(needed))]
         self.length = sum(self.widths) + len(self.widths) - 1
         room = needed if config.answer_room else self.widths
         self.n_out = config.n_out or min(task.answer_digits(room), self.length)
@@ -110,10 +127,10 @@ class Layout:
     def encode(self, operands: tuple[Numbers, ...]) -> Tokens:
         """(batch, length): the operands, padded, with the operator between them."""
         operator = np.full((len(operands[0]), 1), self.vocabulary.index(self.task.symbol))
-        fields = [self._write(operands[0], self.widths[0])]
-        for numbers, width in zip(operands[1:], self.widths[1:], strict=True):
-            fields += [operator, self._write(numbers, width)]
-        return np.concatenate(fields, axis=1)
+        parts = []
+        for (operand, row), width in zip(self.written, self.widths, strict=True):
+            parts += [self._write(operands[operand].shifted(row), width), operator]
+        return np.concatenate(parts[:-1], axis=1)
 
     def encode_answer(self, answer: Numbers, n_out: int | None = None) -> Tokens:
         """(batch, n_out)"""
@@ -122,8 +139,11 @@ class Layout:
     def decode(self, tokens: Tokens) -> tuple[Numbers, ...]:
         """The operands of problems written by `encode`."""
         starts = np.cumsum([0, *(width + 1 for width in self.widths[:-1])])
-        fields = (tokens[:, start : start + width] for start, width in zip(starts, self.widths, strict=True))
-        return tuple(self._read(field)[0] for field in fields)
+        return tuple(
+            self._read(tokens[:, start : start + width])[0]
+            for start, width, (_, row) in zip(starts, self.widths, self.written, strict=True)
+            if row == 0
+        )
 
     def decode_answer(self, tokens: Tokens) -> tuple[Numbers, NDArray[np.bool_]]:
         """The numbers that (batch, n_out) tokens stand for, and which rows are numbers at all.
@@ -137,16 +157,24 @@ class Layout:
 
     def coordinates(self, operands: tuple[Numbers, ...]) -> Coordinates[NDArray[np.int64]]:
         """The coordinates of the tokens of `encode(operands)`."""
-        offsets = [np.arange(width + 1) for width in self.widths]  # in its operand; one more for the operator
+        offsets = [np.arange(width + 1) for width in self.widths]  # in its number; one more for the operator
+        lengths = [operands[operand].shifted(row).lengths[:, None] for operand, row in self.written]
         if self.least_first:
             significance = np.concatenate(offsets)[:-1]
         else:
-            fields = [n.lengths[:, None] - 1 - offset for n, offset in zip(operands, offsets, strict=True)]
-            significance = np.concatenate(fields, axis=1)[:, :-1]
-        operand = np.repeat(np.arange(len(offsets)), [len(offset) for offset in offsets])[:-1]
-        places = [np.where(o < n.lengths[:, None], o + 1, 0) for n, o in zip(operands, offsets, strict=True)]
+            powers = [n - 1 - offset for n, offset in zip(lengths, offsets, strict=True)]
+            significance = np.concatenate(powers, axis=1)[:, :-1]
+        operand, row = np.repeat(self.written, [len(offset) for offset in offsets], axis=0)[:-1].T
+        places = [np.where(offset < n, offset + 1, 0) for n, offset in zip(lengths, offsets, strict=True)]
         place = np.concatenate(places, axis=1)[:, :-1]
-        return Coordinates(np.arange(self.length), significance, place, operand, self.shared[operand])
+        return Coordinates(
+            np.arange(self.length),
+            significance,
+            place,
+            operand,
+            self.shared[operand],
+            row if self.config.partial_products else None,
+        )
 
     def text(self, tokens: Tokens) -> list[str]:
         """Token sequences as people read them."""

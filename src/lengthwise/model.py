@@ -137,16 +137,19 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.dropout if own is None else own)
         self.sink = config.sink
 
-    def forward(self, x: Tensor, view: View, position: Position, sharpness: float) -> Tensor:
-        """(b, j, width) -> (b, queries, width)"""
+    def forward(
+        self, x: Tensor, view: View, position: Position, sharpness: float, qkv: Tensor | None = None
+    ) -> Tensor:
+        """(b, j, width) -> (b, queries, width); `qkv` is the projection of x, where it is known already."""
         batch, length, width = x.shape
         queries = view.queries
-        if queries == length:
-            q, k, v = self.qkv(x).split(width, -1)
-        else:
+        if qkv is None and queries < length:
             weight, bias = self.qkv.weight, self.qkv.bias
             q = F.linear(x[:, :queries], weight[:width], bias[:width])
             k, v = F.linear(x, weight[width:], bias[width:]).split(width, -1)
+        else:
+            q, k, v = (self.qkv(x) if qkv is None else qkv).split(width, -1)
+            q = q[:, :queries]
         q, k, v = (y.view(batch, -1, self.heads, width // self.heads).transpose(1, 2) for y in (q, k, v))
         q, k = position.rotate(q, k, view.at)
         if view.band is None:
@@ -183,10 +186,12 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
 
-    def forward(self, x: Tensor, view: View, position: Position, sharpness: float) -> Tensor:
-        """(b, j, width) -> (b, queries, width)"""
+    def forward(
+        self, x: Tensor, view: View, position: Position, sharpness: float, qkv: Tensor | None = None
+    ) -> Tensor:
+        """(b, j, width) -> (b, queries, width); `qkv` is what `project` makes of x, where that is known already."""
         normed = self.attention_norm(x) if self.pre_norm else x
-        y = x[:, : view.queries] + self.dropout(self.attention(normed, view, position, sharpness))
+        y = x[:, : view.queries] + self.dropout(self.attention(normed, view, position, sharpness, qkv))
         if not self.pre_norm:
             y = self.attention_norm(y)
         normed = self.feedforward_norm(y) if self.pre_norm else y
@@ -194,6 +199,18 @@ class Layer(nn.Module):
         if not self.pre_norm:
             y = self.feedforward_norm(y)
         return y
+
+    def project(self, x: Tensor) -> Tensor:
+        """Queries, keys and values."""
+        return cast(Tensor, self.attention.qkv(self.attention_norm(x) if self.pre_norm else x))
+
+
+@dataclass(frozen=True)
+class Input:
+    """What the first layer gets: vectors (b, j, width), and what it projects them to, where that is known already."""
+
+    x: Tensor
+    qkv: Tensor | None = None
 
 
 class Encoder(nn.Module):
@@ -236,18 +253,31 @@ class Encoder(nn.Module):
                 " one without a table of positions, or with a clip, takes any length"
             )
         moved = self.position(0).moved(at)
-        x = self.position(0).embed(self.symbols(tokens), moved)
-        x = start = self.project(self.dropout(self.embedding_norm(x)))
+        start = self.embed(tokens, moved)
         view = replace(self.view(tokens, at), at=moved)
         if not self.training:
             layers = self.knobs.layers
             if layers is None and self.config.patience:
                 return self.settle(start, view, n_out)
-        layers = layers or self.config.layers
+        layers, x = layers or self.config.layers, start.x
         for i in range(layers - 1):
             x = self.apply_layer(i, x, start, view)
         # The last layer is computed only where the answer is read.
         return self.classify(self.apply_layer(layers - 1, x, start, view.of_first(n_out)))
+
+    def embed(self, tokens: Tensor, at: Coordinates[Tensor]) -> Input:
+        """The input of the first layer: symbols with their positions."""
+
+        def embedded(vectors: Tensor) -> Tensor:
+            return cast(Tensor, self.project(self.dropout(self.embedding_norm(vectors))))
+
+        position = self.position(0)
+        if type(position).embed is not Position.embed or (self.training and self.config.dropout):
+            return Input(embedded(position.embed(self.symbols(tokens), at)))
+        # All that the first layer projects are the few symbols, so they are projected once and then looked up.
+        each = embedded(self.symbols.weight)
+        layer = cast(Layer, self.layers[0])
+        return Input(F.embedding(tokens, each), F.embedding(tokens, layer.project(each)))
 
     def view(self, tokens: Tensor, at: Coordinates[Tensor]) -> View:
         """What each position attends to."""
@@ -262,25 +292,26 @@ class Encoder(nn.Module):
             view = replace(view, hidden=padding if view.hidden is None else padding | view.hidden)
         return view
 
-    def apply_layer(self, i: int, x: Tensor, start: Tensor, view: View) -> Tensor:
+    def apply_layer(self, i: int, x: Tensor, start: Input, view: View) -> Tensor:
         if self.config.recall and i:
-            x = x + start
+            x = x + start.x
         sharpness = 1.0 if self.training else self.knobs.sharpness
-        return cast(Tensor, self.layers[i % len(self.layers)](x, view, self.position(i), sharpness))
+        qkv = None if i else start.qkv
+        return cast(Tensor, self.layers[i % len(self.layers)](x, view, self.position(i), sharpness, qkv))
 
     def classify(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.classifier(self.final_norm(x)))
 
-    def settle(self, start: Tensor, view: View, n_out: int) -> Tensor:
+    def settle(self, start: Input, view: View, n_out: int) -> Tensor:
         """Apply the shared layer until an answer hasn't changed for `patience` times, at most once more a position.
 
         An example that has settled is left alone, so that its answer doesn't depend on those beside it.
         """
-        patience, x = self.config.patience or 0, start
-        going_on = torch.arange(len(start), device=start.device)
-        logits = start.new_zeros(len(start), n_out, self.classifier.out_features)
+        patience, x = self.config.patience or 0, start.x
+        going_on = torch.arange(len(x), device=x.device)
+        logits = x.new_zeros(len(x), n_out, self.classifier.out_features)
         unchanged = torch.zeros_like(going_on)
-        for i in range(self.config.layers + start.shape[1]):
+        for i in range(self.config.layers + x.shape[1]):
             x = self.apply_layer(i, x, start, view)
             new = self.classify(x[:, :n_out])
             same = (new.argmax(-1) == logits[going_on].argmax(-1)).all(1)
@@ -290,7 +321,7 @@ class Encoder(nn.Module):
             if i + 1 >= self.config.layers and len(left) < len(going_on):
                 if not len(left):
                     break
-                going_on, unchanged, x, start = going_on[left], unchanged[left], x[left], start[left]
+                going_on, unchanged, x, start = going_on[left], unchanged[left], x[left], Input(start.x[left])
                 view = view.of_examples(left)
         return logits
 

@@ -55,13 +55,14 @@ class View:
         """Query minus key: (i, j) or (b, i, j).
 
         By significance, an operand of fixed length (the second of 35 × 3) is beside the number line and not on it: from
-        outside, its digits are at their own places, wherever the query is.
+        outside, its digits are at their own places, wherever the query is, counted from the query's row.
         """
         query, key = self.ends(coordinate)
         if coordinate == "significance":
             query_shared, key_shared = self.ends("shared")
-            query = query.masked_fill(key_shared & ~query_shared, 0)
-            key = key.masked_fill(query_shared & ~key_shared, 0)
+            query_row, key_row = self.ends("row") if self.at.row is not None else (query * 0, key * 0)
+            query = torch.where(key_shared & ~query_shared, query_row, query)
+            key = torch.where(query_shared & ~key_shared, key_row, key)
         return query - key
 
     def of_first(self, queries: int) -> "View":

@@ -46,7 +46,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         self.layout = Layout(self.task, digits, LayoutConfig.model_validate(layout))
         layout_ = self.layout
         self.encoder = Encoder(
-            ModelConfig.model_validate(model), layout_.length, len(layout_.vocabulary), len(layout_.widths)
+            ModelConfig.model_validate(model), layout_.length, len(layout_.vocabulary), len(layout_.shared)
         )
 
     @property
@@ -130,7 +130,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         return [
             {
                 "symbol": layout.vocabulary[token],
-                **{name: values[i] for name, values in vars(at).items()},
+                **{name: values[i] for name, values in vars(at).items() if values is not None},
                 "answer read here": layout.vocabulary[answer[i]] if i < layout.n_out else "",
             }
             for i, token in enumerate(tokens)
@@ -148,11 +148,9 @@ class Solver(nn.Module, PyTorchModelHubMixin):
                 f"{shown} has the operation {' '.join(sorted(written))}, but this model was trained for"
                 f" {self.task.kind}, which is written {self.task.symbol}"
             )
-        if len(operands) != len(self.layout.widths):
-            raise UsageError(
-                f"{shown} has {len(operands)} operands, but this model was trained for {len(self.layout.widths)}"
-            )
         rooms = self.task.operand_digits(self.layout.digits)
+        if len(operands) != len(rooms):
+            raise UsageError(f"{shown} has {len(operands)} operands, but this model was trained for {len(rooms)}")
         for operand, room, shared in zip(operands, rooms, self.layout.shared, strict=True):
             if len(operand) > room and (shared or not self.layout.config.fitted):
                 raise UsageError(

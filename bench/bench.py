@@ -1,0 +1,212 @@
+"""Speed against Hugging Face's BERT and ALBERT and against the machine's limit: `make bench`.
+
+Every contender is a process of its own. They take turns, a short while each, for several rounds; what counts are the
+ratios within a round, because the speed of a shared machine changes from minute to minute. Writes results/bench.json.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from contender import SQUARE
+from environment import huggingface_python
+
+from lengthwise import machine
+from lengthwise.experiment import Experiment
+from lengthwise.runs import write_json
+
+ROOT = Path(__file__).parents[1]
+POSITIONS = ("absolute", "relative-key", "relative-key-query")
+UNIVERSAL = {"model.encoder": "universal-transformer", "model.activation": "gelu-tanh"}  # as ALBERT has it
+TRANSFORMER = {"model.encoder": "transformer", "model.activation": "gelu", "model.scale_relative": True}  # BERT
+SIZES: dict[str, dict[str, Any]] = {
+    "cpu": {"model.preset": "cpu", "training.batch_size": 32, "evaluation.examples": 1000},
+    "base": {"model.preset": "base", "training.batch_size": 32, "evaluation.examples": 64},
+    "standard": {"model.preset": "standard", "training.batch_size": 8, "evaluation.examples": 16},
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "cpu size, 21 tokens": {**SIZES["cpu"], "data.test_digits": 10, **UNIVERSAL},
+    "cpu size with relu, 21 tokens": {**SIZES["cpu"], "data.test_digits": 10},
+    "cpu size, 41 tokens": {**SIZES["cpu"], "data.test_digits": 20, **UNIVERSAL},
+    "Base UTransformer, 41 tokens": {**SIZES["base"], "data.test_digits": 20, **UNIVERSAL},
+    "Base Transformer, 41 tokens": {**SIZES["base"], "data.test_digits": 20, **TRANSFORMER},
+    "Standard UTransformer, 71 tokens": {**SIZES["standard"], "data.test_digits": 35, **UNIVERSAL},
+}
+EXAMPLES = {"training": "training.batch_size", "evaluation": "evaluation.examples"}  # of one unit of work
+ROUNDS, TURN = 7, 0.5  # at least so many seconds a turn
+LIMIT = "matrix products"
+PYTHON = huggingface_python()
+COMMANDS = {
+    "`lengthwise --help`": [sys.executable, "-m", "lengthwise", "--help"],
+    "`import lengthwise`": [sys.executable, "-c", "import lengthwise"],
+    "`import torch`, for comparison": [sys.executable, "-c", "import torch"],
+}
+
+
+class Contender:
+    """A process that works when it is its turn."""
+
+    def __init__(self, what: str, who: str, settings: dict[str, Any]):
+        command = [PYTHON, ROOT / "bench" / "contender.py", what, who, json.dumps(settings)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.units = 1
+        self.flops = self.finish()["flops"]
+        self.units = max(1, round(TURN / self.turn()["seconds"]))
+
+    def start(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(f"{self.units}\n")
+        self.process.stdin.flush()
+
+    def finish(self) -> dict[str, float]:
+        """What the contender says; the seconds are those of one unit."""
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{' '.join(map(str, self.process.args[2:4]))} ended with {self.process.wait()}")
+        answer = json.loads(line)
+        return {**answer, "seconds": answer.get("seconds", 0) / self.units}
+
+    def turn(self) -> dict[str, float]:
+        self.start()
+        return self.finish()
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+@contextmanager
+def contest(contenders: Sequence[tuple[str, str]], settings: dict[str, Any]) -> Iterator[list[Contender]]:
+    """Contenders, one process each, which end with it."""
+    running: list[Contender] = []
+    try:
+        for what, who in contenders:
+            running.append(Contender(what, who, settings))
+        yield running
+    finally:
+        for contender in running:
+            contender.close()
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median and quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {"median": round(middle, 4), "low": round(low, 4), "high": round(high, 4)}
+
+
+def duel(what: str, settings: dict[str, Any], compiled: bool) -> dict[str, Any]:
+    """Ours, theirs and the machine's limit, in turns."""
+    names = ["ours", "Hugging Face", *(["Hugging Face, compiled"] if compiled else []), LIMIT]
+    whats = [what] * (len(names) - 1) + ["limit"]
+    with contest(list(zip(whats, names, strict=True)), settings) as contenders:
+        rounds = [[contender.turn() for contender in contenders] for _ in range(ROUNDS)]
+        flops = contenders[0].flops
+    turns = dict(zip(names, zip(*rounds, strict=True), strict=True))
+    seconds = {name: [turn["seconds"] for turn in turns[name]] for name in names}
+    limit = [2 * SQUARE**3 / s for s in seconds[LIMIT]]
+    return {
+        **{f"times faster than {name}": spread(ratios(seconds[name], seconds["ours"])) for name in names[1:-1]},
+        "share of the limit": spread(ratios([flops / s for s in seconds["ours"]], limit)),
+        "limit, Gflop/s": round(statistics.median(limit) / 1e9, 1),
+        "examples a second": round(settings[EXAMPLES[what]] / statistics.median(seconds["ours"]), 1),
+        "megabytes": {name: round(turns[name][-1]["megabytes"]) for name in names[:-1]},
+    }
+
+
+def overheads() -> dict[str, Any]:
+    """What isn't the model's arithmetic: data, checkpoints, memory, start-up; and two runs at once."""
+    settings = {**MODELS["cpu size with relu, 21 tokens"], "threads": 1}
+    who = [("training", "ours"), ("training", "ours"), ("parts", "data"), ("parts", "checkpoint at every step")]
+    with contest(who, settings) as (one, two, data, saving):
+        step, drawn, saved = zip(
+            *([c.turn()["seconds"] for c in (one, data, saving)] for _ in range(ROUNDS)), strict=True
+        )
+        alone, together = [], []
+        for _ in range(ROUNDS):
+            alone += [contender.turn()["seconds"] for contender in (one, two)]
+            one.start()
+            two.start()
+            together += [one.finish()["seconds"], two.finish()["seconds"]]
+        before = one.turn()["megabytes"]
+        one.units = 2000
+        growth = one.turn()["megabytes"] - before
+    every = Experiment.model_fields["training"].get_default(call_default_factory=True).checkpoint_every
+    return {
+        "data generation, share of a step": spread(ratios(drawn, step)),
+        f"a checkpoint each {every} steps, share of training": spread(
+            [(with_ - without) / (every * without) for with_, without in zip(saved, step, strict=True)]
+        ),
+        "two runs at once, against each alone": spread(ratios(alone, together)),
+        "megabytes more after 2000 more steps": round(growth, 1),
+        **{f"seconds of {name}": spread([timed(command) for _ in range(ROUNDS)]) for name, command in COMMANDS.items()},
+    }
+
+
+def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    return [a / b for a, b in zip(above, below, strict=True)]
+
+
+def timed(command: Sequence[str]) -> float:
+    started = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - started
+
+
+def cases(quick: bool) -> Iterator[tuple[str, str, str, int]]:
+    """Model, position embedding, what, threads."""
+    for model in MODELS:
+        for position in POSITIONS:
+            for what in ("training", "evaluation"):
+                yield model, position, what, 1
+                if position == "relative-key" and (os.cpu_count() or 1) > 1 and not quick:
+                    yield model, position, what, 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="only models whose name has this text")
+    parser.add_argument("--quick", action="store_true", help="without compiled models and second threads")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench.json")
+    chosen = parser.parse_args()
+    rows = []
+    for model, position, what, threads in cases(chosen.quick):
+        if chosen.only not in model:
+            continue
+        settings = {**MODELS[model], "model.position": position, "threads": threads}
+        compiled = position == "relative-key" and threads == 1 and not chosen.quick
+        found = duel(what, settings, compiled)
+        rows.append({"model": model, "position": position, "what": what, "threads": threads, **found})
+        print(line(rows[-1]), flush=True)
+    rest = overheads()
+    for name, value in rest.items():
+        print(f"{name}: {shown(value)}")
+    write_json(chosen.out, {"machine": machine.describe("cpu"), "rows": rows, "overheads": rest})
+    print(f"written to {chosen.out}")
+
+
+def line(row: dict[str, Any]) -> str:
+    cells = [
+        f"{row['model']:33} {row['position']:19} {row['what']:11} {row['threads']} thread{'s' * (row['threads'] > 1)}"
+    ]
+    cells += [f"{name} {shown(value)}" for name, value in row.items() if isinstance(value, dict) and "median" in value]
+    return "; ".join([*cells, f"{row['examples a second']:g} examples/s"])
+
+
+def shown(value: dict[str, float] | float) -> str:
+    if not isinstance(value, dict):
+        return f"{value:g}"
+    return f"{value['median']:.3g} ({value['low']:.3g}–{value['high']:.3g})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Makes an environment with transformers 4.57.6 beside this one, and prints the path of its Python.
+
+torch and lengthwise are those of the environment that runs this. It is kept in .venv-huggingface.
+"""
+
+import fcntl
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+ENVIRONMENT = Path(__file__).parents[1] / ".venv-huggingface"
+REQUIREMENT = "transformers==4.57.6"
+
+
+def huggingface_python() -> Path:
+    """The Python of the environment, which is made if it isn't there yet."""
+    executable, stamp = ENVIRONMENT / "bin" / "python", ENVIRONMENT / "complete"
+    complete = f"{REQUIREMENT} on Python {sys.version}"
+    with open(__file__) as lock:  # one process creates it, the others wait
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != complete:
+            venv.create(ENVIRONMENT, clear=True, with_pip=True)
+            subprocess.run([executable, "-m", "pip", "install", "-q", REQUIREMENT], check=True)
+            stamp.write_text(complete)
+        # Comes after the environment's own packages, so its older huggingface_hub is the one that is found.
+        shared = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+        (own,) = ENVIRONMENT.glob("lib/python*/site-packages")
+        if not (link := own / "shared.pth").exists() or link.read_text() != shared:
+            link.write_text(shared)
+    return executable
+
+
+if __name__ == "__main__":
+    print(huggingface_python())
