@@ -2,14 +2,14 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: demo test test-slow format clean
+.PHONY: demo test test-slow bench bench-examples format clean
 
 demo: .venv/ready
 	$(BIN)/lengthwise demo
 
 test: .venv/ready
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
 	$(BIN)/mypy
 	$(BIN)/pytest -m "not slow"
 
@@ -17,9 +17,17 @@ test: .venv/ready
 test-slow: .venv/ready
 	$(BIN)/pytest -m slow -n 0
 
+# Speed against Hugging Face's models, in an environment with transformers that it makes; leave the machine alone
+# meanwhile. Then the examples that training takes, against the defaults.
+bench: .venv/ready
+	$(BIN)/python bench/bench.py
+
+bench-examples: .venv/ready
+	$(BIN)/python bench/examples.py
+
 format: .venv/ready
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench
 
 # torch first and by its exact version: a range would pull gigabytes of CUDA.
 .venv/ready: pyproject.toml

@@ -44,7 +44,7 @@ def our_training(experiment: Experiment) -> Iterator[Any]:
 
 def our_evaluation(experiment: Experiment) -> Iterator[Any]:
     machine.prepare("cpu", experiment.threads)
-    solver, length = initial_solver(experiment), experiment.data.test_digits
+    solver, length = initial_solver(experiment).requires_grad_(False), experiment.data.test_digits
     blocks = list(evaluation_set(experiment.task, length, experiment.evaluation.examples, seed=0))
     while True:
         yield accuracy(solver, length, blocks)

@@ -315,6 +315,25 @@ def test_repeats_are_problems_of_few_digits():
     assert product == [a * b for a, b in zip(x, y, strict=True)]
 
 
+def test_zeros_are_problems_with_half_of_the_digits_zero():
+    task, config = Multiplication(), {"sampling": "uniform-length", "priming": {10: 50}}
+    usual, zeroed = (TrainingSet(task, DataConfig(**config, zeros=share), seed=1) for share in (0.0, 1.0))
+    plain, batch = usual.batch(0, 2000), zeroed.batch(0, 2000)
+    assert batch.primed.any()
+    for before, numbers in zip(plain.operands, batch.operands, strict=True):
+        texts, were = np.array(numbers.to_text()), np.array(before.to_text())
+        assert (texts[batch.primed] == were[batch.primed]).all()
+        kept, digits = 0, 0
+        for text, was in zip(texts[~batch.primed], were[~batch.primed], strict=True):
+            assert text[0] == was[0]
+            assert all(now in (old, "0") for now, old in zip(text, was, strict=True))
+            kept += sum(now == old != "0" for now, old in zip(text[1:], was[1:], strict=True))
+            digits += sum(old != "0" for old in was[1:])
+        assert 0.4 < kept / digits < 0.6
+    x, y, product = (numbers.to_ints() for numbers in (*batch.operands, batch.answer))
+    assert product == [a * b for a, b in zip(x, y, strict=True)]
+
+
 def test_chains_are_sums_in_which_carries_run_on():
     task, config = Addition(), {"sampling": "uniform-length", "train_digits": 5}
     usual, chained = (TrainingSet(task, DataConfig(**config, chains=share), seed=1) for share in (0.0, 1.0))

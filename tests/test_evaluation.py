@@ -137,7 +137,7 @@ def test_evaluation_in_portions_equals_evaluation_at_once(task, order, sampling,
     sizes = []
     solver.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
     for digits, largest in [(1, 1), (70, 23), (10**6, 40)]:  # the shortest problems have three digits
-        monkeypatch.setattr("lengthwise.evaluation.DIGITS_AT_ONCE", digits)
+        monkeypatch.setattr("lengthwise.solver.DIGITS_AT_ONCE", {"cpu": digits})
         sizes.clear()
         assert evaluate(solver, [3, 5], 40, sampling=sampling) == at_once
         assert max(sizes) <= largest
@@ -150,7 +150,7 @@ def test_portions_of_shorter_problems_count_as_much_where_the_layout_is_fitted(s
     solver = known(adds, fitted=True)
     at_once = evaluate(solver, [9], 40, sampling=sampling)
     assert at_once == [Accuracy(9, 40, 40, (1.0,) * 10)]
-    monkeypatch.setattr("lengthwise.evaluation.DIGITS_AT_ONCE", 1)
+    monkeypatch.setattr("lengthwise.solver.DIGITS_AT_ONCE", {"cpu": 1})
     assert evaluate(solver, [9], 40, sampling=sampling) == at_once
 
 
@@ -301,7 +301,7 @@ def test_elementwise_answers_may_start_with_zero():
 
 
 def test_many_problems_keep_their_order(monkeypatch):
-    monkeypatch.setattr("lengthwise.solver.DIGITS_AT_ONCE", 30)  # solved three at a time
+    monkeypatch.setattr("lengthwise.solver.DIGITS_AT_ONCE", {"cpu": 30})  # solved three at a time
     numbers = range(95, 105)
     solver = known(adds)
     assert solver.solve([f"{n}+1" for n in numbers]) == [n + 1 for n in numbers]

@@ -1,11 +1,8 @@
 """Our models equal Hugging Face's: tests/parity.py is run in an environment of its own with transformers 4.57.6."""
 
-import fcntl
 import json
 import subprocess
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
@@ -18,8 +15,6 @@ from lengthwise.model import Encoder, ModelConfig
 from lengthwise.solver import Solver
 
 ROOT = Path(__file__).parents[1]
-ENVIRONMENT = ROOT / ".venv-huggingface"
-REQUIREMENT = "transformers==4.57.6"
 FAMILIES = {
     "bert": {"encoder": "transformer", "scale_relative": True},
     "albert": {"encoder": "universal-transformer", "scale_relative": False},
@@ -31,20 +26,9 @@ LENGTH = 7
 @pytest.fixture(scope="session")
 def python() -> Path:
     """The Python of an environment with transformers 4.57.6; torch and lengthwise are those of this one."""
-    executable, stamp = ENVIRONMENT / "bin" / "python", ENVIRONMENT / "complete"
-    complete = f"{REQUIREMENT} on Python {sys.version}"
-    with open(__file__) as lock:  # one worker creates it, the others wait
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not stamp.exists() or stamp.read_text() != complete:
-            venv.create(ENVIRONMENT, clear=True, with_pip=True)
-            subprocess.run([executable, "-m", "pip", "install", "-q", REQUIREMENT], check=True)
-            stamp.write_text(complete)
-        # Comes after the environment's own packages, so its older huggingface_hub is the one that is found.
-        shared = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
-        (own,) = ENVIRONMENT.glob("lib/python*/site-packages")
-        if not (link := own / "shared.pth").exists() or link.read_text() != shared:
-            link.write_text(shared)
-    return executable
+    made = subprocess.run([sys.executable, ROOT / "bench" / "environment.py"], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    return Path(made.stdout.strip())
 
 
 SIZES = {
@@ -112,6 +96,10 @@ def test_solver_there_and_back(tmp_path: Path) -> None:
     [
         ({"norm": "pre"}, "norm is pre"),
         ({"mask_padding": True}, "mask_padding is True"),
+        ({"window": 3}, "window is 3"),
+        ({"recall": True}, "recall is True"),
+        ({"sink": True}, "sink is True"),
+        ({"content": False}, "content is False"),
         ({"position": "none"}, "position is none"),
         ({"position": {"kind": "relative-key", "clip": 3}}, "clip is 3"),
         ({"position": {"kind": "relative-key", "coordinate": "significance"}}, "coordinate is significance"),

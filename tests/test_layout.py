@@ -114,6 +114,39 @@ def test_coordinates(layout, operands):
         assert totals == [numbers[row : row + 1].to_ints()[0] for numbers in operands]
 
 
+def test_partial_products_are_rows_of_the_first_operand_times_powers_of_ten():
+    switches = {"answer_room": True, "compact": True, "partial_products": True}
+    layout = Layout(Multiplication(second_digits=3), 2, LayoutConfig(order="least-significant-first", **switches))
+    operands = Numbers.from_ints([12, 7]), Numbers.from_ints([345, 60])
+    empty = "<PAD> <PAD> <PAD> <PAD> <PAD> ×"
+    assert layout.text(layout.encode(operands)) == [
+        f"{empty} 2 1 <PAD> <PAD> <PAD> × 0 2 1 <PAD> <PAD> × 0 0 2 1 <PAD> × 5 4 3",
+        f"{empty} 7 <PAD> <PAD> <PAD> <PAD> × 0 7 <PAD> <PAD> <PAD> × 0 0 7 <PAD> <PAD> × 0 6 <PAD>",
+    ]
+    at = layout.coordinates(operands)
+    assert at.row.tolist() == [0] * 12 + [1] * 6 + [2] * 6 + [0] * 3
+    assert at.operand.tolist() == [2] * 6 + [0] * 18 + [1] * 3
+    assert at.shared.tolist() == [False] * 24 + [True] * 3
+    assert at.significance.tolist() == [*range(6)] * 4 + [0, 1, 2]
+    assert at.place[1].tolist() == [0] * 6 + [1, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 1, 2, 0]
+    assert [numbers.to_ints() for numbers in layout.decode(layout.encode(operands))] == [[12, 7], [345, 60]]
+    assert layout.n_out == 5
+
+
+@pytest.mark.parametrize(
+    ("task", "switches"),
+    [
+        (Addition(), {"answer_room": True}),
+        (Multiplication(second_digits=None), {"answer_room": True}),
+        (Multiplication(), {}),
+        (Multiplication(), {"answer_room": True, "order": "most-significant-first"}),
+    ],
+)
+def test_partial_products_need_a_product_by_numbers_of_fixed_length(task, switches):
+    with pytest.raises(UsageError, match="partial_products needs"):
+        Layout(task, 5, LayoutConfig(partial_products=True, **{"order": "least-significant-first", **switches}))
+
+
 def test_coordinates_have_one_row_for_all_where_examples_agree():
     operands = Numbers.from_ints([1, 234]), Numbers.from_ints([56, 7])
     for order, shape in zip(ORDERS, [(2, 7), (7,)], strict=True):

@@ -261,7 +261,7 @@ def test_failures_of_a_case_are_its_first_wrong_problems(monkeypatch):
     """However few problems the memory allows at a time."""
     solver = known(lambda a, b: without_carries(a, b))
     outcomes = stress(solver, [4], 50)
-    monkeypatch.setattr("lengthwise.evaluation.DIGITS_AT_ONCE", 24)
+    monkeypatch.setattr("lengthwise.solver.DIGITS_AT_ONCE", {"cpu": 24})
     assert stress(solver, [4], 50) == outcomes
     rows = problems(solver.task, "random", 4, 50)[""]
     wrong = [f"{a} + {b}" for a, b in rows if any(carries_of((a, b)))][:3]

@@ -11,7 +11,7 @@ import numpy as np
 from lengthwise.data import Examples, Sampling, evaluation_set, parse_lengths
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
-from lengthwise.solver import DIGITS_AT_ONCE, Solver
+from lengthwise.solver import Solver
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def accuracy(
     by_digit = np.zeros(digits, np.int64)
     with solver.testing(layers, sharpness):
         for block in blocks:
-            for operands, answer in portions(block):
+            for operands, answer in portions(block, solver.digits_at_once):
                 logits = solver(operands)
                 right = (logits.argmax(-1) == solver.targets(answer, logits.shape[1])).cpu().numpy()
                 examples += len(right)
@@ -84,9 +84,9 @@ def accuracy(
     return Accuracy(length, examples, correct, tuple((by_digit / examples).tolist()))
 
 
-def portions(block: Examples) -> Iterator[tuple[tuple[Numbers, ...], Numbers]]:
-    """A block's problems with their answers, so few at a time that long ones need little memory."""
-    size = max(1, DIGITS_AT_ONCE // sum(numbers.width for numbers in block.operands))
+def portions(block: Examples, digits: int) -> Iterator[tuple[tuple[Numbers, ...], Numbers]]:
+    """A block's problems with their answers, so many at a time as have so many digits, and at least one."""
+    size = max(1, digits // sum(numbers.width for numbers in block.operands))
     for start in range(0, len(block), size):
         rows = slice(start, start + size)
         yield tuple(numbers[rows] for numbers in block.operands), block.answer[rows]

@@ -214,6 +214,8 @@ def _check_expressible(config: ModelConfig, family: str) -> None:
     _require(fields, "norm", ["post"])
     _require(fields, "mask_padding", [False])
     _require(fields, "position", KINDS.values())
+    for option in ("content", "sink", "window", "recall", "patience"):
+        _require({option: getattr(config, option)}, option, [ModelConfig.model_fields[option].default])
     options = config.position.model_dump()
     for option, default in POSITIONS.parse(config.position.kind).model_dump().items():
         _require(options, option, [default])

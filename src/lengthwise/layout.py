@@ -31,7 +31,7 @@ class Coordinates(Generic[A]):
     index: A  # 0, 1, 2, … in the sequence
     significance: A  # the power of ten of a digit; goes on through padding and operator as if they were digits
     place: A  # of a digit in its number as it is written, from 1; 0 for padding and operators
-    operand: A  # 0 for the first operand and the operator after it, 1 for the second, …
+    operand: A  # 0 for the first operand and the operator after it, 1 for the second, …; then an empty answer's
     shared: A  # whether it is in an operand whose length doesn't grow with the problem, such as the second of 35 × 3
     row: A | None = None  # with layout.partial_products: the digit of the second operand that it is multiplied with
 
@@ -61,7 +61,7 @@ class LayoutConfig(BaseModel):
     partial_products: bool = Field(
         False,
         description="write the first operand once for each digit of the second, times 1, 10, 100, as in long"
-        " multiplication",
+        " multiplication, and before these rows an empty one for the answer",
     )
 
     @model_validator(mode="after")
@@ -97,16 +97,17 @@ class Layout:
         self.shared = np.equal(task.operand_digits(1), task.operand_digits(2))
         if config.answer_room:
             self.widths = (max(self.widths[0], config.n_out or task.answer_digits(needed)), *self.widths[1:])
+        # The numbers that are written: which operand, and which row of it. After the operands comes an empty answer.
+        self.written = [(operand, 0) for operand in range(len(needed))]
         if config.partial_products:
-            if self.shared.tolist() != [False, True] or not config.answer_room:
+            if self.shared.tolist() != [False, True] or not config.answer_room or not self.least_first:
                 raise UsageError(
-                    "layout.partial_products needs layout.answer_room and a product by numbers of fixed length"
-                    " (task.second_digits)"
+                    "layout.partial_products needs a product by numbers of fixed length (task.second_digits), with"
+                    " layout.answer_room and the order least-significant-first"
                 )
-            self.widths = (self.widths[0],) * needed[1] + self.widths[1:]
-        # Which operand each of the numbers that are written is, and which row of it.
-        rows = len(self.widths) - len(needed) + 1
-        self.written = [(0, row) for row in range(rows)] + [(operand, 0) for operand in range(1, len(needed))]
+            self.written = [(len(needed), 0), *((0, row) for row in range(needed[1])), (1, 0)]
+            self.widths = (self.widths[0],) * (needed[1] + 1) + self.widths[1:]
+        self.numbers = 1 + max(operand for operand, _ in self.written)
         self.length = sum(self.widths) + len(self.widths) - 1
         room = needed if config.answer_room else self.widths
         self.n_out = config.n_out or min(task.answer_digits(room), self.length)
@@ -128,8 +129,8 @@ class Layout:
         """(batch, length): the operands, padded, with the operator between them."""
         operator = np.full((len(operands[0]), 1), self.vocabulary.index(self.task.symbol))
         parts = []
-        for (operand, row), width in zip(self.written, self.widths, strict=True):
-            parts += [self._write(operands[operand].shifted(row), width), operator]
+        for numbers, width in zip(self._numbers(operands), self.widths, strict=True):
+            parts += [self._write(numbers, width), operator]
         return np.concatenate(parts[:-1], axis=1)
 
     def encode_answer(self, answer: Numbers, n_out: int | None = None) -> Tokens:
@@ -141,8 +142,8 @@ class Layout:
         starts = np.cumsum([0, *(width + 1 for width in self.widths[:-1])])
         return tuple(
             self._read(tokens[:, start : start + width])[0]
-            for start, width, (_, row) in zip(starts, self.widths, self.written, strict=True)
-            if row == 0
+            for start, width, (operand, row) in zip(starts, self.widths, self.written, strict=True)
+            if row == 0 and operand < len(self.shared)
         )
 
     def decode_answer(self, tokens: Tokens) -> tuple[Numbers, NDArray[np.bool_]]:
@@ -158,7 +159,7 @@ class Layout:
     def coordinates(self, operands: tuple[Numbers, ...]) -> Coordinates[NDArray[np.int64]]:
         """The coordinates of the tokens of `encode(operands)`."""
         offsets = [np.arange(width + 1) for width in self.widths]  # in its number; one more for the operator
-        lengths = [operands[operand].shifted(row).lengths[:, None] for operand, row in self.written]
+        lengths = [numbers.lengths[:, None] for numbers in self._numbers(operands)]
         if self.least_first:
             significance = np.concatenate(offsets)[:-1]
         else:
@@ -172,13 +173,18 @@ class Layout:
             significance,
             place,
             operand,
-            self.shared[operand],
+            np.append(self.shared, False)[operand],
             row if self.config.partial_products else None,
         )
 
     def text(self, tokens: Tokens) -> list[str]:
         """Token sequences as people read them."""
         return [" ".join(self.vocabulary[token] for token in row) for row in tokens]
+
+    def _numbers(self, operands: tuple[Numbers, ...]) -> list[Numbers]:
+        """What is written, in its order."""
+        empty = Numbers(operands[0].digits[:, :1], np.zeros_like(operands[0].lengths))
+        return [(*operands, empty)[operand].shifted(row) for operand, row in self.written]
 
     def _write(self, numbers: Numbers, width: int) -> Tokens:
         if (longest := int(numbers.lengths.max(initial=0))) > width:

@@ -137,9 +137,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.dropout if own is None else own)
         self.sink = config.sink
 
-    def forward(
-        self, x: Tensor, view: View, position: Position, sharpness: float, qkv: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, view: View, position: Position, sharpness: float, qkv: Tensor | None = None) -> Tensor:
         """(b, j, width) -> (b, queries, width); `qkv` is the projection of x, where it is known already."""
         batch, length, width = x.shape
         queries = view.queries
@@ -186,9 +184,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
 
-    def forward(
-        self, x: Tensor, view: View, position: Position, sharpness: float, qkv: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, view: View, position: Position, sharpness: float, qkv: Tensor | None = None) -> Tensor:
         """(b, j, width) -> (b, queries, width); `qkv` is what `project` makes of x, where that is known already."""
         normed = self.attention_norm(x) if self.pre_norm else x
         y = x[:, : view.queries] + self.dropout(self.attention(normed, view, position, sharpness, qkv))

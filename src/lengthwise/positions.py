@@ -65,6 +65,14 @@ class View:
             key = torch.where(query_shared & ~key_shared, key_row, key)
         return query - key
 
+    @property
+    def other_rows(self) -> Tensor:
+        """Whether a key is in another row of the query's operand: (i, j), or a shape that broadcasts to it."""
+        if self.at.row is None:
+            return torch.zeros((1, 1), dtype=torch.bool, device=self.at.index.device)
+        (query_row, key_row), (query, key) = self.ends("row"), self.ends("operand")
+        return (query_row != key_row) & (query == key)
+
     def of_first(self, queries: int) -> "View":
         """The same for fewer queries."""
 
@@ -80,11 +88,14 @@ class View:
 
 
 def view_window(at: Coordinates[Tensor], reach: int, over: Coordinate) -> View:
-    """A query attends so far to either side, and to operands of fixed length; these attend only to themselves."""
+    """A query attends so far to either side, and to operands of fixed length; these attend only to themselves.
+
+    Rows of the same operand don't attend to each other.
+    """
     everything = View(at, at.index.shape[-1])
     far = everything.distance(over).abs() > reach
     query_shared, key_shared = everything.ends("shared")
-    hidden = torch.where(query_shared | key_shared, ~key_shared, far)
+    hidden = torch.where(query_shared | key_shared, ~key_shared, far | everything.other_rows)
     return replace(everything, hidden=hidden[:, None] if hidden.dim() == 3 else hidden)
 
 
@@ -102,7 +113,8 @@ def view_band(at: Coordinates[Tensor], reach: int, over: Coordinate) -> View:
     rows = (where - least)[:, None] + torch.arange(2 * reach + 1, device=device)
     near = grid[rows.clamp(0, len(grid) - 1)].flatten(1).masked_fill(at.shared[:, None], -1)
     band = torch.cat([near, at.shared.nonzero()[:, 0].expand(len(where), -1)], 1)
-    return View(at, len(where), band.clamp(min=0), band < 0)
+    view = View(at, len(where), band.clamp(min=0))
+    return replace(view, hidden=(band < 0) | view.other_rows)
 
 
 class Position(nn.Module):

@@ -19,7 +19,9 @@ from lengthwise.tasks import TASKS, Task
 OPERATOR = r"[^0-9A-Za-z_\s=.,]|[xX]"
 PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*(?:{OPERATOR})\s*[0-9]+)+\s*=?\s*")
 ALIASES = {"x": "×", "X": "×"}  # what people type for a symbol
-DIGITS_AT_ONCE = 50_000  # a bound on memory, whatever the length of the problems
+# How many digits of problems are worked on at once. On the CPU more would be slower, as it wouldn't stay in the cache.
+DIGITS_AT_ONCE = {"cpu": 1500}
+MOST_DIGITS_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,16 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         self.layout = Layout(self.task, digits, LayoutConfig.model_validate(layout))
         layout_ = self.layout
         self.encoder = Encoder(
-            ModelConfig.model_validate(model), layout_.length, len(layout_.vocabulary), len(layout_.shared)
+            ModelConfig.model_validate(model), layout_.length, len(layout_.vocabulary), layout_.numbers
         )
 
     @property
     def device(self) -> torch.device:
         return self.encoder.classifier.weight.device
+
+    @property
+    def digits_at_once(self) -> int:
+        return DIGITS_AT_ONCE.get(self.device.type, MOST_DIGITS_AT_ONCE)
 
     def forward(self, operands: tuple[Numbers, ...], padding: int = 0, layers: int | None = None) -> Tensor:
         """Logits (batch, n_out, vocabulary). More padding (where the layout is fitted) and layers are for training."""
@@ -101,7 +107,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
             longest = max(grow) if self.layout.config.fitted else self.layout.digits
             by_length.setdefault(longest, []).append(row)
         for longest, rows in by_length.items():
-            size = max(1, DIGITS_AT_ONCE // (len(self.layout.widths) * longest))
+            size = max(1, self.digits_at_once // (len(self.layout.widths) * longest))
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
     def _solutions(self, problems: Sequence[str], operands: tuple[Numbers, ...]) -> Iterator[Solution]:

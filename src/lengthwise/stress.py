@@ -235,7 +235,7 @@ def stress(
 def outcome(solver: Solver, case: str, detail: str, length: int, operands: Operands) -> Outcome:
     examples, correct = len(operands[0]), 0
     failures: list[Failure] = []
-    for part, answer in portions(example_batch(solver.task, operands, np.zeros(examples, bool))):
+    for part, answer in portions(example_batch(solver.task, operands, np.zeros(examples, bool)), solver.digits_at_once):
         symbols = solver(part).argmax(-1).cpu().numpy()
         right = (symbols == solver.layout.encode_answer(answer, symbols.shape[1])).all(1)
         correct += int(right.sum())
