@@ -28,6 +28,7 @@ from lengthwise.data import (
 )
 from lengthwise.digits import carries, concatenate, longest_run, significant_digits
 from lengthwise.errors import UsageError, explain
+from lengthwise.layout import Layout
 from lengthwise.tasks import Addition, Multiplication
 
 SAMPLINGS = ["uniform-length", "problem-length", "uniform-integer", "exact"]
@@ -332,6 +333,21 @@ def test_zeros_are_problems_with_half_of_the_digits_zero():
         assert 0.4 < kept / digits < 0.6
     x, y, product = (numbers.to_ints() for numbers in (*batch.operands, batch.answer))
     assert product == [a * b for a, b in zip(x, y, strict=True)]
+
+
+def test_fewer_operands_in_training_than_the_task_has():
+    task, config = Addition(operands=4), {"train_operands": 3, "priming": {9: 500}, "train_digits": 5}
+    batch = TrainingSet(task, DataConfig(**config), seed=1).batch(0, 2000)
+    many = sum((numbers.lengths > 0).astype(int) for numbers in batch.operands)
+    assert set(many[~batch.primed]) == {2, 3}
+    assert set(many[batch.primed]) == {4}
+    for i, numbers in enumerate(batch.operands):
+        assert ((numbers.lengths > 0) == (many > i)).all()
+    assert batch.answer.to_ints() == [sum(row) for row in zip(*(n.to_ints() for n in batch.operands), strict=True)]
+    (block,) = evaluation_set(task, 5, 20, seed=0, operands=2)
+    assert [numbers.lengths.tolist() for numbers in block.operands] == [[5] * 20, [5] * 20, [0] * 20, [0] * 20]
+    written = Layout(task, 5).text(Layout(task, 5).encode(block.operands))
+    assert all(line.endswith("+ <PAD> <PAD> <PAD> <PAD> <PAD> + <PAD> <PAD> <PAD> <PAD> <PAD>") for line in written)
 
 
 def test_chains_are_sums_in_which_carries_run_on():

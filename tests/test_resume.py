@@ -195,6 +195,7 @@ def test_padding_and_layers_take_all_their_values_and_are_drawn_apart():
     [
         ({"layout.fitted": False}, "data.padding needs a layout that is fitted: layout.fitted true"),
         ({"model.encoder": "transformer"}, "training.more_layers needs layers that are shared"),
+        ({"data.train_operands": 3}, "data.train_operands is 3, but the task has 2 operands"),
         ({"data.padding": -1}, "data.padding is -1"),
         ({"training.more_layers": -1}, "training.more_layers is -1"),
     ],

@@ -128,6 +128,12 @@ class DataConfig(BaseModel):
         "online", description="whether the second operands of primed problems are drawn online or fixed"
     )
 
+    train_operands: int | None = Field(
+        None,
+        ge=2,
+        description="the most operands of a usual training problem, drawn from 2 on; the rest of the task's are left"
+        " empty; null: all there are",
+    )
     chains: float = Field(
         0.0,
         ge=0,
@@ -228,6 +234,9 @@ class TrainingSet:
             else:
                 long = draw_rest(generator(self.seed, "primed batch", step), "problem-length", self.task, 0, first)
             rest = [choose(primed, a, b) for a, b in zip(long, rest, strict=True)]
+        if self.config.train_operands:
+            many = generator(self.seed, "operands", step).integers(2, self.config.train_operands + 1, size)
+            rest = emptied(rest, np.where(primed, len(rest) + 1, many))
         if self.config.repeats:
             rng = generator(self.seed, "repeats", step)
             chosen = (rng.random(size) < self.config.repeats) & ~primed
@@ -241,6 +250,12 @@ class TrainingSet:
             chosen = rng.random(size) < self.config.chains
             rest[0] = choose(chosen, complemented(rng, first, rest[0]), rest[0])
         return example_batch(self.task, (first, *rest), primed)
+
+
+def emptied(rest: Sequence[Numbers], many: NDArray[np.int64]) -> list[Numbers]:
+    """Second and further operands with only so many operands in all, the rest with no digit at all."""
+    nothing = Numbers(np.zeros((len(many), 1), np.int64), np.zeros(len(many), np.int64))
+    return [choose(many > i, numbers, nothing) for i, numbers in enumerate(rest, start=1)]
 
 
 def complemented(rng: np.random.Generator, first: Numbers, second: Numbers) -> Numbers:
@@ -297,11 +312,18 @@ BLOCK = 250
 
 
 def evaluation_set(
-    task: Task, length: int, count: int, seed: int, occasion: int = 0, sampling: Sampling = "exact"
+    task: Task,
+    length: int,
+    count: int,
+    seed: int,
+    occasion: int = 0,
+    sampling: Sampling = "exact",
+    operands: int | None = None,
 ) -> Iterator[Examples]:
     """`count` fresh problems of one length, in blocks; they depend on nothing but the arguments.
 
-    `occasion` tells evaluations apart (the training step): each has a test set of its own.
+    `occasion` tells evaluations apart (the training step): each has a test set of its own. `operands` leaves all but
+    the first so many empty.
     """
     if sampling not in get_args(Sampling):
         raise UsageError(f"there is no sampling '{sampling}': {nearest(sampling, get_args(Sampling))}")
@@ -309,5 +331,7 @@ def evaluation_set(
         rng = generator(seed, "evaluation", occasion, length, start)
         first = draw(rng, sampling, np.full(BLOCK, length))
         rest = draw_rest(rng, sampling, task, length, first)
+        if operands:
+            rest = emptied(rest, np.full(BLOCK, operands))
         size = min(BLOCK, count - start)
         yield example_batch(task, tuple(numbers[:size] for numbers in (first, *rest)), np.zeros(size, bool))

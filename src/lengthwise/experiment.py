@@ -88,6 +88,8 @@ class Experiment(BaseModel):
             raise UsageError("training.more_layers needs layers that are shared: model.encoder universal-transformer")
         if self.data.padding and not self.layout.fitted:
             raise UsageError("data.padding needs a layout that is fitted: layout.fitted true")
+        if (self.data.train_operands or 0) > (most := len(self.task.operand_digits(1))):
+            raise UsageError(f"data.train_operands is {self.data.train_operands}, but the task has {most} operands")
         for key in ("lengths", "final_lengths"):
             for length in getattr(self.evaluation, key) or []:
                 if not 1 <= length <= self.data.test_digits:

@@ -31,6 +31,20 @@ def embeddings(longest: int) -> dict[str, Setting]:
     return found
 
 
+def matrix_run(scale: ScaleName, problem: str, embedding: str) -> Setting:
+    """One cell of the matrix."""
+    longest = LENGTHS[scale][-1]
+    common: Setting = {
+        "layout.order": "least-significant-first",
+        "data.test_digits": longest,
+        "evaluation.final_lengths": list(LENGTHS[scale]),
+        "model.position": embeddings(longest)[embedding],
+    }
+    rate: Setting = {"training.learning_rate": 1e-3} if scale == "cpu" else {}
+    base = model(scale, "UTransformer", "B")
+    return setting(scale, PROBLEMS[problem], base, common, rate, budget(scale, 2500))
+
+
 def further_by_significance(kind: str, problem: str) -> Claim:
     def holds(results: Results) -> bool:
         longest = LENGTHS[results.scale][-1]
@@ -53,21 +67,8 @@ class BeyondMatrix(Artefact):
     )
 
     def settings(self, scale: ScaleName) -> dict[str, Setting]:
-        longest = LENGTHS[scale][-1]
-        common: Setting = {
-            "layout.order": "least-significant-first",
-            "data.test_digits": longest,
-            "evaluation.final_lengths": list(LENGTHS[scale]),
-        }
-        rate: Setting = {"training.learning_rate": 1e-3} if scale == "cpu" else {}
-        base = model(scale, "UTransformer", "B")
-        return {
-            f"{problem}, {name}": setting(
-                scale, task, common, base, {"model.position": position}, rate, budget(scale, 2500)
-            )
-            for problem, task in PROBLEMS.items()
-            for name, position in embeddings(longest).items()
-        }
+        names = embeddings(LENGTHS[scale][-1])
+        return {f"{problem}, {name}": matrix_run(scale, problem, name) for problem in PROBLEMS for name in names}
 
     def grids(self, results: Results) -> dict[str, Grid]:
         lengths = LENGTHS[results.scale]
