@@ -41,8 +41,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "Standard UTransformer, 71 tokens": {**SIZES["standard"], "data.test_digits": 35, **UNIVERSAL},
 }
 EXAMPLES = {"training": "training.batch_size", "evaluation": "evaluation.examples"}  # of one unit of work
-ROUNDS, TURN = 7, 0.5  # at least so many seconds a turn
-LIMIT = "matrix products"
+WHATS = ("training", "evaluation")
+ROUNDS, TURN = 7, 0.4  # at least so many seconds a turn
+MANY = 1500  # steps, over which memory is watched
 PYTHON = huggingface_python()
 COMMANDS = {
     "`lengthwise --help`": [sys.executable, "-m", "lengthwise", "--help"],
@@ -54,30 +55,36 @@ COMMANDS = {
 class Contender:
     """A process that works when it is its turn."""
 
-    def __init__(self, what: str, who: str, settings: dict[str, Any]):
-        command = [PYTHON, ROOT / "bench" / "contender.py", what, who, json.dumps(settings)]
+    def __init__(self, who: str, settings: dict[str, Any]):
+        command = [PYTHON, ROOT / "bench" / "contender.py", who, json.dumps(settings)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.units = 1
-        self.flops = self.finish()["flops"]
-        self.units = max(1, round(TURN / self.turn()["seconds"]))
+        self.units: dict[str, int] = {}
+        self.flops: dict[str, float] = {}
 
-    def start(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(f"{self.units}\n")
-        self.process.stdin.flush()
+    def start(self, what: str, units: int | None = None) -> None:
+        """Begin a turn, of about TURN seconds unless its length is given."""
+        if what not in self.units:
+            self._ask(what, 1)
+            first = self.finish()
+            self.flops[what] = first["flops"]
+            self.units[what] = max(1, round(TURN / first["seconds"]))
+        self._ask(what, units or self.units[what])
 
     def finish(self) -> dict[str, float]:
-        """What the contender says; the seconds are those of one unit."""
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"{' '.join(map(str, self.process.args[2:4]))} ended with {self.process.wait()}")
-        answer = json.loads(line)
-        return {**answer, "seconds": answer.get("seconds", 0) / self.units}
+            raise SystemExit(f"{self.process.args[2]} ended with {self.process.wait()}")
+        return json.loads(line)
 
-    def turn(self) -> dict[str, float]:
-        self.start()
+    def turn(self, what: str, units: int | None = None) -> dict[str, float]:
+        self.start(what, units)
         return self.finish()
+
+    def _ask(self, what: str, units: int) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps([what, units]) + "\n")
+        self.process.stdin.flush()
 
     def close(self) -> None:
         assert self.process.stdin
@@ -86,12 +93,12 @@ class Contender:
 
 
 @contextmanager
-def contest(contenders: Sequence[tuple[str, str]], settings: dict[str, Any]) -> Iterator[list[Contender]]:
+def contest(names: Sequence[str], settings: dict[str, Any]) -> Iterator[list[Contender]]:
     """Contenders, one process each, which end with it."""
     running: list[Contender] = []
     try:
-        for what, who in contenders:
-            running.append(Contender(what, who, settings))
+        for who in names:
+            running.append(Contender(who, settings))
         yield running
     finally:
         for contender in running:
@@ -104,42 +111,40 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": round(middle, 4), "low": round(low, 4), "high": round(high, 4)}
 
 
-def duel(what: str, settings: dict[str, Any], compiled: bool) -> dict[str, Any]:
-    """Ours, theirs and the machine's limit, in turns."""
-    names = ["ours", "Hugging Face", *(["Hugging Face, compiled"] if compiled else []), LIMIT]
-    whats = [what] * (len(names) - 1) + ["limit"]
-    with contest(list(zip(whats, names, strict=True)), settings) as contenders:
-        rounds = [[contender.turn() for contender in contenders] for _ in range(ROUNDS)]
-        flops = contenders[0].flops
-    turns = dict(zip(names, zip(*rounds, strict=True), strict=True))
-    seconds = {name: [turn["seconds"] for turn in turns[name]] for name in names}
-    limit = [2 * SQUARE**3 / s for s in seconds[LIMIT]]
-    return {
-        **{f"times faster than {name}": spread(ratios(seconds[name], seconds["ours"])) for name in names[1:-1]},
-        "share of the limit": spread(ratios([flops / s for s in seconds["ours"]], limit)),
-        "limit, Gflop/s": round(statistics.median(limit) / 1e9, 1),
-        "examples a second": round(settings[EXAMPLES[what]] / statistics.median(seconds["ours"]), 1),
-        "megabytes": {name: round(turns[name][-1]["megabytes"]) for name in names[:-1]},
-    }
+def duel(settings: dict[str, Any], compiled: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Ours, theirs and the machine's limit in turns, for training and then for evaluation."""
+    names = ["ours", "Hugging Face", *(["Hugging Face, compiled"] if compiled else [])]
+    with contest([*names, "the machine"], settings) as (*contenders, limit):
+        for what in WHATS:
+            rounds = [([c.turn(what) for c in contenders], limit.turn("products")) for _ in range(ROUNDS)]
+            seconds = {name: [turns[i]["seconds"] for turns, _ in rounds] for i, name in enumerate(names)}
+            ours, most = seconds["ours"], [2 * SQUARE**3 / product["seconds"] for _, product in rounds]
+            flops = contenders[0].flops[what]
+            yield (
+                what,
+                {
+                    **{f"times faster than {name}": spread(ratios(seconds[name], ours)) for name in names[1:]},
+                    "share of the limit": spread(ratios([flops / s for s in ours], most)),
+                    "limit, Gflop/s": round(statistics.median(most) / 1e9, 1),
+                    "examples a second": round(settings[EXAMPLES[what]] / statistics.median(ours), 1),
+                    "megabytes": {name: round(rounds[-1][0][i]["megabytes"]) for i, name in enumerate(names)},
+                },
+            )
 
 
 def overheads() -> dict[str, Any]:
     """What isn't the model's arithmetic: data, checkpoints, memory, start-up; and two runs at once."""
     settings = {**MODELS["cpu size with relu, 21 tokens"], "threads": 1}
-    who = [("training", "ours"), ("training", "ours"), ("parts", "data"), ("parts", "checkpoint at every step")]
-    with contest(who, settings) as (one, two, data, saving):
-        step, drawn, saved = zip(
-            *([c.turn()["seconds"] for c in (one, data, saving)] for _ in range(ROUNDS)), strict=True
-        )
+    with contest(["ours", "ours"], settings) as (one, two):
+        parts = ("training", "data", "saving")
+        step, drawn, saved = zip(*([one.turn(p)["seconds"] for p in parts] for _ in range(ROUNDS)), strict=True)
         alone, together = [], []
         for _ in range(ROUNDS):
-            alone += [contender.turn()["seconds"] for contender in (one, two)]
-            one.start()
-            two.start()
+            alone += [contender.turn("training")["seconds"] for contender in (one, two)]
+            one.start("training")
+            two.start("training")
             together += [one.finish()["seconds"], two.finish()["seconds"]]
-        before = one.turn()["megabytes"]
-        one.units = 2000
-        growth = one.turn()["megabytes"] - before
+        growth = two.turn("training", MANY)["megabytes"] - two.turn("training")["megabytes"]
     every = Experiment.model_fields["training"].get_default(call_default_factory=True).checkpoint_every
     return {
         "data generation, share of a step": spread(ratios(drawn, step)),
@@ -147,7 +152,7 @@ def overheads() -> dict[str, Any]:
             [(with_ - without) / (every * without) for with_, without in zip(saved, step, strict=True)]
         ),
         "two runs at once, against each alone": spread(ratios(alone, together)),
-        "megabytes more after 2000 more steps": round(growth, 1),
+        f"megabytes more after {MANY} more steps": round(growth, 1),
         **{f"seconds of {name}": spread([timed(command) for _ in range(ROUNDS)]) for name, command in COMMANDS.items()},
     }
 
@@ -162,14 +167,13 @@ def timed(command: Sequence[str]) -> float:
     return time.perf_counter() - started
 
 
-def cases(quick: bool) -> Iterator[tuple[str, str, str, int]]:
-    """Model, position embedding, what, threads."""
+def cases(quick: bool) -> Iterator[tuple[str, str, int]]:
+    """Model, position embedding, threads."""
     for model in MODELS:
         for position in POSITIONS:
-            for what in ("training", "evaluation"):
-                yield model, position, what, 1
-                if position == "relative-key" and (os.cpu_count() or 1) > 1 and not quick:
-                    yield model, position, what, 2
+            yield model, position, 1
+        if (os.cpu_count() or 1) > 1 and not quick:
+            yield model, "relative-key", 2
 
 
 def main() -> None:
@@ -179,14 +183,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench.json")
     chosen = parser.parse_args()
     rows = []
-    for model, position, what, threads in cases(chosen.quick):
+    for model, position, threads in cases(chosen.quick):
         if chosen.only not in model:
             continue
         settings = {**MODELS[model], "model.position": position, "threads": threads}
         compiled = position == "relative-key" and threads == 1 and not chosen.quick
-        found = duel(what, settings, compiled)
-        rows.append({"model": model, "position": position, "what": what, "threads": threads, **found})
-        print(line(rows[-1]), flush=True)
+        for what, found in duel(settings, compiled):
+            rows.append({"model": model, "position": position, "what": what, "threads": threads, **found})
+            print(line(rows[-1]), flush=True)
     rest = overheads()
     for name, value in rest.items():
         print(f"{name}: {shown(value)}")

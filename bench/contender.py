@@ -1,7 +1,7 @@
 """One contender of the benchmark, in a process of its own: it works when it is told to, and says how long it took.
 
-Each line of its input is a number of units (training steps, blocks of test problems, matrix products); the answer is
-the seconds that they took. The first line of its output describes it, after two units to warm up.
+Each line of its input is what to do, such as training, and how many units of it (steps, test sets, matrix products).
+The answer is the seconds that one took; for the first of a kind, after some units to warm up, also its flops.
 """
 
 import json
@@ -120,45 +120,44 @@ def data(experiment: Experiment) -> Iterator[Any]:
         yield layout.encode(examples.operands), solver.targets(examples.answer, layout.n_out)
 
 
-def checkpoints(experiment: Experiment) -> Iterator[Any]:
-    """What a checkpoint adds to a step: one at every step, against none."""
+def saving(experiment: Experiment) -> Iterator[Any]:
+    """Training with a checkpoint at every step."""
     often = experiment.model_copy(update={"training": experiment.training.model_copy(update={"checkpoint_every": 1})})
     with tempfile.TemporaryDirectory() as directory:
         yield from train(Run.create(often, Path(directory)))
 
 
 CONTENDERS: dict[str, dict[str, Callable[[Experiment], Iterator[Any]]]] = {
-    "training": {
-        "ours": our_training,
-        "Hugging Face": their_training,
-        "Hugging Face, compiled": lambda experiment: their_training(experiment, compiled=True),
+    "ours": {"training": our_training, "evaluation": our_evaluation, "data": data, "saving": saving},
+    "Hugging Face": {"training": their_training, "evaluation": their_evaluation},
+    "Hugging Face, compiled": {
+        "training": lambda experiment: their_training(experiment, compiled=True),
+        "evaluation": lambda experiment: their_evaluation(experiment, compiled=True),
     },
-    "evaluation": {
-        "ours": our_evaluation,
-        "Hugging Face": their_evaluation,
-        "Hugging Face, compiled": lambda experiment: their_evaluation(experiment, compiled=True),
-    },
-    "parts": {"data": data, "checkpoint at every step": checkpoints},
-    "limit": {"matrix products": products},
+    "the machine": {"products": products},
 }
 
 
 def main() -> None:
-    what, who, settings = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-    work = CONTENDERS[what][who](experiment_of(settings))
-    next(work)
-    with FlopCounterMode(display=False) as counter:
-        if "compiled" not in who:
-            next(work)
-    next(work)
-    print(json.dumps({"flops": counter.get_total_flops()}), flush=True)
+    who, settings = sys.argv[1], json.loads(sys.argv[2])
+    working: dict[str, Iterator[Any]] = {}
     for line in sys.stdin:
-        started = time.perf_counter()
-        for _ in range(int(line)):
+        what, units = json.loads(line)
+        flops = 0
+        if what not in working:
+            work = working[what] = CONTENDERS[who][what](experiment_of(settings))
             next(work)
+            if "compiled" not in who:
+                with FlopCounterMode(display=False) as counter:
+                    next(work)
+                flops = counter.get_total_flops()
+            next(work)
+        started = time.perf_counter()
+        for _ in range(units):
+            next(working[what])
         seconds = time.perf_counter() - started
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"seconds": seconds, "megabytes": memory}), flush=True)
+        print(json.dumps({"seconds": seconds / units, "megabytes": memory, "flops": flops}), flush=True)
 
 
 if __name__ == "__main__":

@@ -196,9 +196,15 @@ def test_training_may_have_more_padding_and_layers():
     """An answer of as many symbols more as there is more room; the layers as if they were configured so."""
     operands = Numbers.from_ints([12, 345]), Numbers.from_ints([67, 8])
     solver, deeper = (untrained({"fitted": True}, position="alibi", layers=n).train() for n in (2, 5))
-    assert [solver(operands, padding).shape[1] for padding in (0, 3)] == [4, 7]
-    assert (solver(operands, 3)[:, :4] - solver(operands)).abs().max() > 1e-3
-    torch.testing.assert_close(solver(operands, 3, 5), deeper(operands, 3))
+    answer = solver.task.answer(*operands)
+    for padding, room in ((0, 4), (3, 7)):
+        logits, targets, n_out = solver.lesson(operands, answer, padding)
+        assert logits.shape[:2] == targets.shape == (2, room)
+        assert n_out == room
+        assert targets.tolist() == solver.targets(answer, room).tolist()
+    logits, *_ = solver.lesson(operands, answer, 3)
+    assert (logits[:, :4] - solver(operands)).abs().max() > 1e-3
+    torch.testing.assert_close(solver.lesson(operands, answer, 3, 5)[0], deeper.lesson(operands, answer, 3)[0])
 
 
 def test_knobs_are_turned_in_testing_and_then_back():

@@ -113,7 +113,7 @@ def test_each_works_in_an_encoder(choice, encoder_kind, order):
 
 
 def test_an_examples_logits_are_its_own_whatever_else_is_in_the_batch(choice, order):
-    encoder = encoder_with(choice, operands=3)
+    encoder = encoder_with(choice, operands=4)
     for task in TASKS:
         tokens, at, n_out = problems(order, task=task)
         logits = encoder(tokens, at, n_out)
@@ -231,7 +231,7 @@ class Pair:
 
 
 def rows_of(at: Coordinates[Tensor], batch: int) -> dict[str, list[list[int]]]:
-    """Every coordinate as nested lists, a row for each example."""
+    """Every coordinate as nested lists, a line for each example."""
     return {name: c.expand(batch, -1).tolist() for name, c in vars(at).items() if c is not None}
 
 
@@ -243,6 +243,13 @@ def naive_distance(where: dict[str, list[list[int]]], coordinate: str, b: int, i
         row = where["row"][b] if "row" in where else [0] * len(shared)
         query, key = (query, row[j]) if shared[i] else (row[i], key)
     return query - key
+
+
+def naive_operands(where: dict[str, list[list[int]]], b: int, i: int, j: int) -> tuple[int, int]:
+    """Of query and key; from another operand, rows after the first are operands of their own, after all others."""
+    query, key = where["operand"][b][i], where["operand"][b][j]
+    row = where["row"][b][j] if "row" in where else 0
+    return query, max(where["operand"][b]) + row if row and query != key else key
 
 
 def dot(a: list[float], b: list[float]) -> float:
@@ -320,14 +327,14 @@ def test_scores_equal_a_double_loop_over_the_papers_formula(kind, options, coord
     tokens, at, n_out = problems(order, 3, task)
     length, formula = tokens.shape[1], FORMULAS[kind][0]
     choice = {"kind": kind, "coordinate": coordinate, **options}
-    position = position_of(choice, length, operands=3, scaled=order == MOST_FIRST)
+    position = position_of(choice, length, operands=4, scaled=order == MOST_FIRST)
     rng = torch.Generator().manual_seed(1)
     q, k = torch.randn(3, 2, n_out, 4, generator=rng), torch.randn(3, 2, length, 4, generator=rng)
     queries, keys, where = q.tolist(), k.tolist(), rows_of(at, 3)
     expected = torch.zeros(3, 2, n_out, length)
     for b, h, i, j in product(range(3), range(2), range(n_out), range(length)):
         distance = naive_distance(where, coordinate, b, i, j)
-        operands = where["operand"][b][i], where["operand"][b][j]
+        operands = naive_operands(where, b, i, j)
         pair = Pair(queries[b][h][i], keys[b][h][j], distance, where[coordinate][b][i], operands, h)
         expected[b, h, i, j] = formula(position, pair)
     scores = position.scores(q, k, View(at, n_out)).expand_as(expected)
@@ -516,7 +523,7 @@ def test_a_window_hides_what_is_further_away_and_shared_operands_see_themselves_
 )
 def test_a_layer_gives_the_same_in_a_band_as_in_a_window(choice, order, over, task):
     tokens, at, n_out = problems(order, 3, task)
-    encoder = encoder_with(choice, operands=3).double()
+    encoder = encoder_with(choice, operands=4).double()
     position, layer = encoder.position(0), encoder.layers[0]
     moved = position.moved(at)
     x = torch.randn(*tokens.shape, 8, dtype=torch.double, generator=torch.Generator().manual_seed(0))

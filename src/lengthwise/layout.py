@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from lengthwise.digits import Numbers, significant_digits
+from lengthwise.digits import Numbers, multiply, significant_digits
 from lengthwise.errors import UsageError
 from lengthwise.tasks import Task
 
 VOCABULARY = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "+", "%", "×", "*", "<PAD>")
 PAD = VOCABULARY.index("<PAD>")
+NOTHING = -100  # where training asks for no symbol, as torch's cross entropy has it
 
 Tokens = NDArray[np.int64]
 A = TypeVar("A")
@@ -61,7 +62,7 @@ class LayoutConfig(BaseModel):
     partial_products: bool = Field(
         False,
         description="write the first operand once for each digit of the second, times 1, 10, 100, as in long"
-        " multiplication, and before these rows an empty one for the answer",
+        " multiplication, and train these rows on their products; before them is an empty one for the answer",
     )
 
     @model_validator(mode="after")
@@ -107,7 +108,7 @@ class Layout:
                 )
             self.written = [(len(needed), 0), *((0, row) for row in range(needed[1])), (1, 0)]
             self.widths = (self.widths[0],) * (needed[1] + 1) + self.widths[1:]
-        self.numbers = 1 + max(operand for operand, _ in self.written)
+        self.numbers = 1 + max(operand for operand, _ in self.written) + max(row for _, row in self.written)
         self.length = sum(self.widths) + len(self.widths) - 1
         room = needed if config.answer_room else self.widths
         self.n_out = config.n_out or min(task.answer_digits(room), self.length)
@@ -136,6 +137,18 @@ class Layout:
     def encode_answer(self, answer: Numbers, n_out: int | None = None) -> Tokens:
         """(batch, n_out)"""
         return self._write(answer, n_out or self.n_out)
+
+    def encode_lesson(self, operands: tuple[Numbers, ...], answer: Numbers) -> Tokens:
+        """What training asks for, from the first position on: the answer and, if there are, the partial products."""
+        if not self.config.partial_products:
+            return self.encode_answer(answer)
+        (width, *_), rows = self.widths, len(self.widths) - 2
+        lesson = np.full((len(answer), 1 + rows, width + 1), NOTHING)
+        lesson[:, 0, : self.n_out] = self.encode_answer(answer)
+        for row in range(rows):
+            digit = Numbers.of(operands[1].widened(rows)[:, row : row + 1])
+            lesson[:, 1 + row, :width] = self._write(multiply(operands[0], digit).shifted(row), width)
+        return lesson.reshape(len(answer), -1)
 
     def decode(self, tokens: Tokens) -> tuple[Numbers, ...]:
         """The operands of problems written by `encode`."""

@@ -65,6 +65,14 @@ class View:
             key = torch.where(query_shared & ~key_shared, key_row, key)
         return query - key
 
+    def operands(self) -> tuple[Tensor, Tensor]:
+        """The operands of queries and of keys; seen from another operand, further rows of one are operands too."""
+        query, key = self.ends("operand")
+        if self.at.row is not None:
+            row = self.ends("row")[1]
+            key = torch.where((query != key) & (row > 0), self.at.operand.max() + row, key)
+        return query, key
+
     @property
     def other_rows(self) -> Tensor:
         """Whether a key is in another row of the query's operand: (i, j), or a shape that broadcasts to it."""
@@ -269,7 +277,7 @@ class RelativeKey(OverCoordinate):
             distance = distance.clamp(-self.reach, self.reach)
         rows = distance + self.reach
         if self.options.by_operands:
-            query, key = view.ends("operand")
+            query, key = view.operands()
             rows = rows + (query * self.shape.operands + key) * (2 * self.reach + 1)
         return rows
 

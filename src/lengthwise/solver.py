@@ -59,12 +59,29 @@ class Solver(nn.Module, PyTorchModelHubMixin):
     def digits_at_once(self) -> int:
         return DIGITS_AT_ONCE.get(self.device.type, MOST_DIGITS_AT_ONCE)
 
-    def forward(self, operands: tuple[Numbers, ...], padding: int = 0, layers: int | None = None) -> Tensor:
-        """Logits (batch, n_out, vocabulary). More padding (where the layout is fitted) and layers are for training."""
+    def forward(self, operands: tuple[Numbers, ...]) -> Tensor:
+        """Logits (batch, n_out, vocabulary)."""
+        layout = self.layout.fit(operands)
+        return self.encode(layout, operands, layout.n_out)
+
+    def lesson(
+        self, operands: tuple[Numbers, ...], answer: Numbers, padding: int = 0, layers: int | None = None
+    ) -> tuple[Tensor, Tensor, int]:
+        """Logits and what they should be in training, and how many of the first are the answer's.
+
+        With more padding, where the layout is fitted, and other than the usual layers.
+        """
         layout = self.layout.fit(operands, padding)
+        targets = torch.from_numpy(layout.encode_lesson(operands, answer)).to(self.device, non_blocking=True)
+        return self.encode(layout, operands, targets.shape[1], layers), targets, layout.n_out
+
+    def encode(
+        self, layout: Layout, operands: tuple[Numbers, ...], positions: int, layers: int | None = None
+    ) -> Tensor:
+        """Logits of the first positions, with the problems written in this layout."""
         tokens = torch.from_numpy(layout.encode(operands)).to(self.device, non_blocking=True)
         at = layout.coordinates(operands).map(lambda c: torch.from_numpy(c).to(self.device))
-        return self.encoder(tokens, at, layout.n_out, layers)
+        return self.encoder(tokens, at, positions, layers)
 
     def targets(self, answer: Numbers, n_out: int) -> Tensor:
         """The symbols (batch, n_out) that logits should give."""

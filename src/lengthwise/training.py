@@ -68,15 +68,14 @@ def train(run: Run) -> Iterator[Progress]:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             with draws(solver, experiment, step), autocast(experiment):
-                logits = solver(examples.operands, *varied(experiment, step))
-                targets = solver.targets(examples.answer, logits.shape[1])
+                logits, targets, n_out = solver.lesson(examples.operands, examples.answer, *varied(experiment, step))
                 loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
             optimizer.zero_grad()
             loss.backward()
             if config.clip:
                 torch.nn.utils.clip_grad_norm_(solver.parameters(), config.clip)
             optimizer.step()
-            window.add(loss, logits, targets, torch.from_numpy(examples.primed).to(device))
+            window.add(loss, logits[:, :n_out], targets[:, :n_out], torch.from_numpy(examples.primed).to(device))
             step += 1
 
             stop = interrupted()
