@@ -64,6 +64,15 @@ LOCAL: Setting = {
 }
 
 
+def product(second_digits: int) -> Setting:
+    return {
+        "task": {"kind": "multiplication", "second_digits": second_digits},
+        **LOCAL,
+        "layout.compact": True,
+        "data.repeats": 0.1,
+    }
+
+
 @dataclass(frozen=True)
 class Trial:
     """One setting of a record: how it is trained, where it is tested, and what is aimed at."""
@@ -92,6 +101,31 @@ RECORDS: dict[str, Record] = {
                 {100: 0.995, 1000: 0.99},
                 {5: 200, 20: 200, 100: 100, 1000: 3},
             )
+        },
+    ),
+    "multiplication": Record(
+        "products by numbers of 1, 2 and 3 digits, trained on 1 to 5 digits",
+        {
+            "n×1": Trial(
+                {**product(1), "training.steps": 5000},
+                {5: 1000, 20: 1000, 35: 1000, 100: 1000},
+                {100: 0.99},
+                {5: 100, 20: 100, 100: 50},
+            ),
+            **{
+                f"n×{digits}": Trial(
+                    {
+                        **product(digits),
+                        "layout.partial_products": True,
+                        "data.zeros": 0.2,
+                        "training.steps": 6000,
+                    },
+                    {5: 1000, 20: 1000, 35: 1000, 100: 1000},
+                    {35: 0.9},
+                    {5: 100, 20: 100, 35: 100},
+                )
+                for digits in (2, 3)
+            },
         },
     ),
 }
@@ -180,6 +214,7 @@ def seen(experiment: Experiment) -> dict[str, Any]:
         "examples": experiment.steps * experiment.training.batch_size,
         "digits of the longest operands": longest.tolist(),
         **({"longest chain of carries": chain} if chain else {}),
+        **({"asked for besides the answer": "the partial products"} if experiment.layout.partial_products else {}),
         "padding beyond the longest of a batch, at most": experiment.data.padding,
         "times that the layers are applied": f"{least} to {least + experiment.training.more_layers}",
     }
