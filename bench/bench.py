@@ -20,7 +20,7 @@ from contender import SQUARE
 from environment import huggingface_python
 
 from lengthwise import machine
-from lengthwise.experiment import Experiment
+from lengthwise.experiment import TrainingConfig
 from lengthwise.runs import write_json
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +44,6 @@ EXAMPLES = {"training": "training.batch_size", "evaluation": "evaluation.example
 WHATS = ("training", "evaluation")
 ROUNDS, TURN = 7, 0.4  # at least so many seconds a turn
 MANY = 1500  # steps, over which memory is watched
-PYTHON = huggingface_python()
 COMMANDS = {
     "`lengthwise --help`": [sys.executable, "-m", "lengthwise", "--help"],
     "`import lengthwise`": [sys.executable, "-c", "import lengthwise"],
@@ -56,7 +55,7 @@ class Contender:
     """A process that works when it is its turn."""
 
     def __init__(self, who: str, settings: dict[str, Any]):
-        command = [PYTHON, ROOT / "bench" / "contender.py", who, json.dumps(settings)]
+        command = [huggingface_python(), ROOT / "bench" / "contender.py", who, json.dumps(settings)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.units: dict[str, int] = {}
         self.flops: dict[str, float] = {}
@@ -114,9 +113,11 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 def duel(settings: dict[str, Any], compiled: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """Ours, theirs and the machine's limit in turns, for training and then for evaluation."""
     names = ["ours", "Hugging Face", *(["Hugging Face, compiled"] if compiled else [])]
-    with contest([*names, "the machine"], settings) as (*contenders, limit):
-        for what in WHATS:
-            rounds = [([c.turn(what) for c in contenders], limit.turn("products")) for _ in range(ROUNDS)]
+    for what in WHATS:
+        with contest([*names, "the machine"], settings) as (*contenders, limit):
+            rounds = [
+                ([contender.turn(what) for contender in contenders], limit.turn("products")) for _ in range(ROUNDS)
+            ]
             seconds = {name: [turns[i]["seconds"] for turns, _ in rounds] for i, name in enumerate(names)}
             ours, most = seconds["ours"], [2 * SQUARE**3 / product["seconds"] for _, product in rounds]
             flops = contenders[0].flops[what]
@@ -144,8 +145,9 @@ def overheads() -> dict[str, Any]:
             one.start("training")
             two.start("training")
             together += [one.finish()["seconds"], two.finish()["seconds"]]
-        growth = two.turn("training", MANY)["megabytes"] - two.turn("training")["megabytes"]
-    every = Experiment.model_fields["training"].get_default(call_default_factory=True).checkpoint_every
+        before = two.turn("training")["megabytes"]
+        growth = two.turn("training", MANY)["megabytes"] - before
+    every = TrainingConfig().checkpoint_every
     return {
         "data generation, share of a step": spread(ratios(drawn, step)),
         f"a checkpoint each {every} steps, share of training": spread(
@@ -180,7 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="only models whose name has this text")
     parser.add_argument("--quick", action="store_true", help="without compiled models and second threads")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench.json")
+    parser.add_argument("--out", type=Path, help="default: results/bench.json, if nothing is left out")
     chosen = parser.parse_args()
     rows = []
     for model, position, threads in cases(chosen.quick):
@@ -194,8 +196,10 @@ def main() -> None:
     rest = overheads()
     for name, value in rest.items():
         print(f"{name}: {shown(value)}")
-    write_json(chosen.out, {"machine": machine.describe("cpu"), "rows": rows, "overheads": rest})
-    print(f"written to {chosen.out}")
+    out = chosen.out or (None if chosen.only or chosen.quick else ROOT / "results" / "bench.json")
+    if out:
+        write_json(out, {"machine": machine.describe("cpu"), "rows": rows, "overheads": rest})
+        print(f"written to {out}")
 
 
 def line(row: dict[str, Any]) -> str:

@@ -72,7 +72,9 @@ def their_training(experiment: Experiment, compiled: bool = False) -> Iterator[A
     torch.set_num_threads(experiment.threads)
     solver, model = their_model(experiment)
     data, config = TrainingSet(experiment.task, experiment.data, experiment.seed), experiment.training
-    optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), config.learning_rate, config.betas, weight_decay=config.weight_decay, fused=True
+    )
     layout, forward = solver.layout, torch.compile(model) if compiled else model
     model.train()
     for step in range(NEVER):
@@ -122,9 +124,8 @@ def data(experiment: Experiment) -> Iterator[Any]:
 
 def saving(experiment: Experiment) -> Iterator[Any]:
     """Training with a checkpoint at every step."""
-    often = experiment.model_copy(update={"training": experiment.training.model_copy(update={"checkpoint_every": 1})})
-    with tempfile.TemporaryDirectory() as directory:
-        yield from train(Run.create(often, Path(directory)))
+    often = experiment.training.model_copy(update={"checkpoint_every": 1})
+    return our_training(experiment.model_copy(update={"training": often}))
 
 
 CONTENDERS: dict[str, dict[str, Callable[[Experiment], Iterator[Any]]]] = {

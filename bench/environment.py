@@ -18,11 +18,11 @@ def huggingface_python() -> Path:
     """The Python of the environment, which is made if it isn't there yet."""
     executable, stamp = ENVIRONMENT / "bin" / "python", ENVIRONMENT / "complete"
     complete = f"{REQUIREMENT} on Python {sys.version}"
-    with open(__file__) as lock:  # one process creates it, the others wait
+    with open(ENVIRONMENT.with_suffix(".lock"), "w") as lock:  # one process creates it, the others wait
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != complete:
             venv.create(ENVIRONMENT, clear=True, with_pip=True)
-            subprocess.run([executable, "-m", "pip", "install", "-q", REQUIREMENT], check=True)
+            subprocess.run([executable, "-m", "pip", "install", "-q", REQUIREMENT], check=True, stdout=sys.stderr)
             stamp.write_text(complete)
         # Comes after the environment's own packages, so its older huggingface_hub is the one that is found.
         shared = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"

@@ -78,7 +78,7 @@ def compare(case: argparse.Namespace, dtype: torch.dtype) -> dict[str, float]:
     tokens = torch.randint(len(VOCABULARY), (case.batch, case.length), generator=rng)
     targets = torch.randint(len(VOCABULARY), (case.batch, case.n_out), generator=rng)
     index = torch.arange(case.length)
-    at = Coordinates(index=index, significance=index, place=index, operand=index, shared=index < 0)
+    at = Coordinates(index=index, significance=index, place=index, operand=index, shared=index < 0, row=index * 0)
 
     our_logits, their_logits = ours(tokens, at, case.n_out), theirs(tokens).logits[:, : case.n_out]
     result = {"logits": difference(our_logits, their_logits)}

@@ -33,6 +33,7 @@ from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
 from lengthwise.evaluation import Accuracy, evaluate
 from lengthwise.experiment import parse
+from lengthwise.layout import Layout
 from lengthwise.runs import Run
 from lengthwise.solver import Solver
 from lengthwise.tasks import Addition, Task
@@ -47,7 +48,7 @@ class Mistaken(Solver):
 
     mistakes: Callable[..., list[int]]
 
-    def forward(self, operands: tuple[Numbers, ...]) -> torch.Tensor:
+    def forward(self, operands: tuple[Numbers, ...], layout: Layout | None = None) -> torch.Tensor:
         tokens = self.layout.encode_answer(self.task.answer(*operands))
         for row, problem in enumerate(zip(*(numbers.to_ints() for numbers in operands), strict=True)):
             columns = self.mistakes(*problem)

@@ -11,7 +11,7 @@ from lengthwise.data import BLOCK, evaluation_set
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
 from lengthwise.evaluation import Accuracy, accuracy, evaluate, wilson
-from lengthwise.layout import VOCABULARY
+from lengthwise.layout import IGNORED, PAD, VOCABULARY, Layout
 from lengthwise.model import Knobs
 from lengthwise.solver import Solver
 
@@ -23,12 +23,12 @@ class Known(Solver):
 
     respond: Callable[..., str]
 
-    def forward(self, operands: tuple[Numbers, ...]) -> torch.Tensor:
-        rows = []
+    def forward(self, operands: tuple[Numbers, ...], layout: Layout | None = None) -> torch.Tensor:
+        layout, rows = layout or self.layout.fit(operands), []
         for texts in zip(*(numbers.to_text() for numbers in operands), strict=True):
             said = self.respond(*texts)
             symbols = said.split() if " " in said else list(said)
-            symbols += ["<PAD>"] * (self.layout.fit(operands).n_out - len(symbols))
+            symbols += ["<PAD>"] * (layout.n_out - len(symbols))
             rows.append([VOCABULARY.index(symbol) for symbol in symbols])
         return 5.0 * torch.nn.functional.one_hot(torch.tensor(rows), len(VOCABULARY))
 
@@ -136,11 +136,11 @@ def test_evaluation_in_portions_equals_evaluation_at_once(task, order, sampling,
     assert len({accuracy for result in at_once for accuracy in result.digits}) > 2
     sizes = []
     solver.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
-    for digits, largest in [(1, 1), (70, 23), (10**6, 40)]:  # the shortest problems have three digits
-        monkeypatch.setattr("lengthwise.solver.DIGITS_AT_ONCE", {"cpu": digits})
+    for symbols, most in [(1, 1), (70, 70 // solver.layout.length), (10**6, 40)]:
+        monkeypatch.setattr("lengthwise.solver.SYMBOLS_AT_ONCE", {"cpu": symbols})
         sizes.clear()
         assert evaluate(solver, [3, 5], 40, sampling=sampling) == at_once
-        assert max(sizes) <= largest
+        assert max(sizes) == most
         assert sum(sizes) == 80
 
 
@@ -150,8 +150,36 @@ def test_portions_of_shorter_problems_count_as_much_where_the_layout_is_fitted(s
     solver = known(adds, fitted=True)
     at_once = evaluate(solver, [9], 40, sampling=sampling)
     assert at_once == [Accuracy(9, 40, 40, (1.0,) * 10)]
-    monkeypatch.setattr("lengthwise.solver.DIGITS_AT_ONCE", {"cpu": 1})
+    monkeypatch.setattr("lengthwise.solver.SYMBOLS_AT_ONCE", {"cpu": 1})
     assert evaluate(solver, [9], 40, sampling=sampling) == at_once
+
+
+def test_a_fitted_layout_fits_the_block_whatever_is_worked_on_at_once(monkeypatch):
+    """Padding matters to a model, so that what it is asked mustn't depend on the machine."""
+    solver = untrained({"fitted": True}, digits=30, position="alibi")
+    at_once = evaluate(solver, [30], 100, sampling="uniform-length")
+    monkeypatch.setattr("lengthwise.solver.SYMBOLS_AT_ONCE", {"cpu": 1})
+    one_by_one = evaluate(solver, [30], 100, sampling="uniform-length")
+    assert one_by_one == at_once
+    assert any(0 < share < 1 for share in at_once[0].digits)
+
+
+def test_partial_products_are_asked_for_in_training():
+    layout = {"fitted": True, "compact": True, "answer_room": True, "partial_products": True}
+    task = {"kind": "multiplication", "second_digits": 2}
+    solver = untrained({**layout, "order": "least-significant-first"}, task, layers=2, position="alibi").train()
+    operands = Numbers.from_ints([123, 0]), Numbers.from_ints([45, 6])
+    answer = solver.task.answer(*operands)
+    logits, targets, n_out = solver.supervised(operands, answer, padding=2)
+    assert n_out == 7  # five digits, and two of padding
+    assert targets[:, :n_out].tolist() == solver.targets(answer, n_out).tolist()
+    assert targets.tolist()[0][8:15] == [5, 1, 6, PAD, PAD, PAD, PAD]  # 123 × 5
+    assert targets.tolist()[0][16:23] == [0, 2, 9, 4, PAD, PAD, PAD]  # 123 × 4, tenfold
+    asked = targets != IGNORED
+    assert (~asked).sum(1).tolist() == [3, 3]  # the operators
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    each = -logits.log_softmax(-1)[asked].gather(-1, targets[asked][:, None])
+    torch.testing.assert_close(loss, each.mean())
 
 
 def test_a_fitted_layout_takes_any_length():
@@ -198,13 +226,13 @@ def test_training_may_have_more_padding_and_layers():
     solver, deeper = (untrained({"fitted": True}, position="alibi", layers=n).train() for n in (2, 5))
     answer = solver.task.answer(*operands)
     for padding, room in ((0, 4), (3, 7)):
-        logits, targets, n_out = solver.lesson(operands, answer, padding)
+        logits, targets, n_out = solver.supervised(operands, answer, padding)
         assert logits.shape[:2] == targets.shape == (2, room)
         assert n_out == room
         assert targets.tolist() == solver.targets(answer, room).tolist()
-    logits, *_ = solver.lesson(operands, answer, 3)
+    logits, *_ = solver.supervised(operands, answer, 3)
     assert (logits[:, :4] - solver(operands)).abs().max() > 1e-3
-    torch.testing.assert_close(solver.lesson(operands, answer, 3, 5)[0], deeper.lesson(operands, answer, 3)[0])
+    torch.testing.assert_close(solver.supervised(operands, answer, 3, 5)[0], deeper.supervised(operands, answer, 3)[0])
 
 
 def test_knobs_are_turned_in_testing_and_then_back():
@@ -307,7 +335,7 @@ def test_elementwise_answers_may_start_with_zero():
 
 
 def test_many_problems_keep_their_order(monkeypatch):
-    monkeypatch.setattr("lengthwise.solver.DIGITS_AT_ONCE", {"cpu": 30})  # solved three at a time
+    monkeypatch.setattr("lengthwise.solver.SYMBOLS_AT_ONCE", {"cpu": 30})  # solved three at a time
     numbers = range(95, 105)
     solver = known(adds)
     assert solver.solve([f"{n}+1" for n in numbers]) == [n + 1 for n in numbers]
@@ -338,7 +366,7 @@ def test_confidences_are_the_probabilities_of_the_symbols_said():
         ("12×34", "operation ×, but this model was trained for addition, which is written \\+"),
         ("12x34", "operation ×"),
         ("1+2%3", "operation % \\+"),
-        ("1+2+3", "3 operands, but this model was trained for 2"),
+        ("1+2+3", "3 operands, but this model's layout has 2"),
         ("123456+1", "123456 has 6 digits, .* room for 5"),
         ("1+" + "9" * 5000, "…9999999999 has 5000 digits"),
     ],

@@ -63,7 +63,7 @@ def encoder_of(**fields: object) -> Encoder:
 def logits(encoder: Encoder, length: int = LENGTH) -> torch.Tensor:
     tokens = torch.randint(len(VOCABULARY), (3, length), generator=torch.Generator().manual_seed(1))
     index = torch.arange(length)
-    return encoder(tokens, Coordinates(index, index, index, index, index < 0), 4)
+    return encoder(tokens, Coordinates(index, index, index, index, index < 0, index * 0), 4)
 
 
 @pytest.mark.parametrize("length", [LENGTH, LENGTH - 2])
@@ -99,6 +99,7 @@ def test_solver_there_and_back(tmp_path: Path) -> None:
         ({"window": 3}, "window is 3"),
         ({"recall": True}, "recall is True"),
         ({"sink": True}, "sink is True"),
+        ({"patience": 2, "encoder": "universal-transformer"}, "patience is 2"),
         ({"content": False}, "content is False"),
         ({"position": "none"}, "position is none"),
         ({"position": {"kind": "relative-key", "clip": 3}}, "clip is 3"),

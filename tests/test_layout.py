@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from lengthwise.data import draw
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError, explain
-from lengthwise.layout import NOTHING, PAD, VOCABULARY, Layout, LayoutConfig
+from lengthwise.layout import IGNORED, PAD, VOCABULARY, Layout, LayoutConfig
 from lengthwise.tasks import (
     Addition,
     ElementwiseAddition,
@@ -131,9 +131,9 @@ def test_partial_products_are_rows_of_the_first_operand_times_powers_of_ten():
     assert at.place[1].tolist() == [0] * 6 + [1, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 1, 2, 0]
     assert [numbers.to_ints() for numbers in layout.decode(layout.encode(operands))] == [[12, 7], [345, 60]]
     assert layout.n_out == 5
-    lesson = layout.encode_lesson(operands, layout.task.answer(*operands))
-    symbols = {**dict(enumerate(VOCABULARY)), NOTHING: "."}
-    assert [" ".join(symbols[token] for token in line) for line in lesson.tolist()] == [
+    targets = layout.encode_targets(operands, layout.task.answer(*operands))
+    symbols = {**dict(enumerate(VOCABULARY)), IGNORED: "."}
+    assert [" ".join(symbols[token] for token in line) for line in targets.tolist()] == [
         "0 4 1 4 <PAD> . 0 6 <PAD> <PAD> <PAD> . 0 8 4 <PAD> <PAD> . 0 0 6 3 <PAD> .",  # 12 × 345 = 60 + 480 + 3600
         "0 2 4 <PAD> <PAD> . 0 <PAD> <PAD> <PAD> <PAD> . 0 2 4 <PAD> <PAD> . 0 0 0 <PAD> <PAD> .",  # 7 × 60
     ]
@@ -141,7 +141,7 @@ def test_partial_products_are_rows_of_the_first_operand_times_powers_of_ten():
 
 def test_training_asks_for_the_answer_alone_where_there_are_no_partial_products(layout, operands):
     answer = layout.task.answer(*operands)
-    assert layout.encode_lesson(operands, answer).tolist() == layout.encode_answer(answer).tolist()
+    assert layout.encode_targets(operands, answer).tolist() == layout.encode_answer(answer).tolist()
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,7 @@ def test_training_asks_for_the_answer_alone_where_there_are_no_partial_products(
         (Addition(), {"answer_room": True}),
         (Multiplication(second_digits=None), {"answer_room": True}),
         (Multiplication(), {}),
+        (ModularMultiplication(), {"answer_room": True}),
         (Multiplication(), {"answer_room": True, "order": "most-significant-first"}),
     ],
 )

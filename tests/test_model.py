@@ -34,7 +34,7 @@ def tokens_and_coordinates(batch: int = 4) -> tuple[torch.Tensor, Coordinates[to
     for row in range(1, batch):
         tokens[row, 4 - row : 4] = tokens[row, LENGTH - row :] = PAD
     index = torch.arange(LENGTH)
-    return tokens, Coordinates(index, index, index, index // 5, index < 0)
+    return tokens, Coordinates(index, index, index, index // 5, index < 0, index * 0)
 
 
 CASE = tokens_and_coordinates()
@@ -134,14 +134,15 @@ def torchs_layer(config: ModelConfig, layer: nn.Module) -> nn.TransformerEncoder
 @pytest.mark.parametrize("activation", ["gelu", "gelu-tanh", "relu"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("encoder_kind", ["transformer", "universal-transformer"])
-def test_the_encoder_equals_torchs_own_layers(encoder_kind, norm, activation, mask_padding, recall):
+@pytest.mark.parametrize("position", ["absolute", "none"])
+def test_the_encoder_equals_torchs_own_layers(position, encoder_kind, norm, activation, mask_padding, recall):
     encoder = encoder_of(
         encoder=encoder_kind,
         norm=norm,
         activation=activation,
         mask_padding=mask_padding,
         recall=recall,
-        position="absolute",
+        position=position,
         embedding_width=6,
         feedforward_width=20,
         norm_epsilon=1e-5,
@@ -150,7 +151,9 @@ def test_the_encoder_equals_torchs_own_layers(encoder_kind, norm, activation, ma
         for parameter in encoder.parameters():
             parameter += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel()))
     tokens, at = CASE
-    x = encoder.symbols.weight[tokens] + encoder.positions[0].table.weight[: tokens.shape[1]]
+    x = encoder.symbols.weight[tokens]
+    if position == "absolute":
+        x = x + encoder.positions[0].table.weight[: tokens.shape[1]]
     x = start = encoder.project(encoder.embedding_norm(x))
     for i in range(3):
         theirs = torchs_layer(encoder.config, encoder.layers[i if encoder_kind == "transformer" else 0])
@@ -159,6 +162,22 @@ def test_the_encoder_equals_torchs_own_layers(encoder_kind, norm, activation, ma
     if norm == "pre":
         x = encoder.final_norm(x)
     torch.testing.assert_close(encoder(tokens, at, 5), encoder.classifier(x)[:, :5], rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_in_bfloat16_are_near_those_in_float32():
+    """A symbol's gradient is a sum over all of its tokens, which bfloat16 would round away."""
+    encoder = encoder_of(position="none").train()
+    tokens = torch.randint(10, (400, 9), generator=torch.Generator().manual_seed(0))
+    index = torch.arange(9)
+    at = Coordinates(index, index, index, index // 5, index < 0, index * 0)
+    found = []
+    for enabled in (False, True):
+        encoder.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            logits = encoder(tokens, at, 9)
+        torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens.flatten()).backward()
+        found.append(encoder.symbols.weight.grad.clone())
+    assert (found[1] - found[0]).norm() < 0.1 * found[0].norm()
 
 
 @pytest.mark.parametrize("mask_padding", [False, True])
@@ -406,7 +425,7 @@ def test_attention_weighs_keys_by_content_or_by_position_alone_and_may_go_nowher
     encoder = Encoder(ModelConfig.model_validate(fields), 5).eval()
     encoder.initialise(torch.Generator().manual_seed(0))
     attention, position, index = encoder.layers[0].attention, encoder.position(0), torch.arange(5)
-    view = View(Coordinates(index, index, index, index * 0, index < 0), 5)
+    view = View(Coordinates(index, index, index, index * 0, index < 0, index * 0), 5)
     x = torch.randn(1, 5, 8, generator=torch.Generator().manual_seed(1))
     q, k, v = attention.qkv(x)[0].split(8, -1)
     mixed = torch.zeros(5, 8)
@@ -418,4 +437,4 @@ def test_attention_weighs_keys_by_content_or_by_position_alone_and_may_go_nowher
                 scores = [s + q[i, part] @ k[j, part] / 2 for j, s in enumerate(scores)]
             total = sum(s.exp() for s in scores) + (1 if sink else 0)
             mixed[i, part] = sum(s.exp() / total * v[j, part] for j, s in enumerate(scores))
-    torch.testing.assert_close(attention(x, view, position, 1.0)[0], attention.output(mixed))
+    torch.testing.assert_close(attention(attention.project(x, 5), view, position, 1.0)[0], attention.output(mixed))

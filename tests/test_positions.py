@@ -188,7 +188,7 @@ def test_every_length_up_to_the_longest_works_and_the_next_is_the_users_business
         assert encoder(torch.from_numpy(tokens), at, layout.n_out).isfinite().all()
     if longest is not None:
         index = torch.arange(longest + 1)
-        at = Coordinates(index, index, index, index, index < 0)
+        at = Coordinates(index, index, index, index, index < 0, index * 0)
         with pytest.raises(UsageError, match=f"has {longest + 1} tokens, .* takes {longest};") as caught:
             encoder(index[None] % 10, at, 3)
         assert "\n" not in str(caught.value)
@@ -232,7 +232,7 @@ class Pair:
 
 def rows_of(at: Coordinates[Tensor], batch: int) -> dict[str, list[list[int]]]:
     """Every coordinate as nested lists, a line for each example."""
-    return {name: c.expand(batch, -1).tolist() for name, c in vars(at).items() if c is not None}
+    return {name: c.expand(batch, -1).tolist() for name, c in vars(at).items()}
 
 
 def naive_distance(where: dict[str, list[list[int]]], coordinate: str, b: int, i: int, j: int) -> int:
@@ -240,7 +240,7 @@ def naive_distance(where: dict[str, list[list[int]]], coordinate: str, b: int, i
     query, key = where[coordinate][b][i], where[coordinate][b][j]
     shared = where["shared"][b]
     if coordinate == "significance" and shared[i] != shared[j]:
-        row = where["row"][b] if "row" in where else [0] * len(shared)
+        row = where["row"][b]
         query, key = (query, row[j]) if shared[i] else (row[i], key)
     return query - key
 
@@ -248,7 +248,7 @@ def naive_distance(where: dict[str, list[list[int]]], coordinate: str, b: int, i
 def naive_operands(where: dict[str, list[list[int]]], b: int, i: int, j: int) -> tuple[int, int]:
     """Of query and key; from another operand, rows after the first are operands of their own, after all others."""
     query, key = where["operand"][b][i], where["operand"][b][j]
-    row = where["row"][b][j] if "row" in where else 0
+    row = where["row"][b][j]
     return query, max(where["operand"][b]) + row if row and query != key else key
 
 
@@ -446,10 +446,13 @@ def test_randomised_positions_are_a_sorted_random_choice_below_the_reach(order, 
     for training in (False, True):
         position.train(training)
         moved = position.moved(at)
-        for name in ("operand", "shared"):
+        for name in ("operand", "shared", "row"):
             assert torch.equal(getattr(moved, name), getattr(at, name))
+        # A shared operand's digits stay at their places, as they are seen from rows and not from powers of ten.
+        assert torch.equal(moved.significance[..., at.shared], at.significance[..., at.shared])
         for name in ("index", "significance"):
-            old, new = getattr(at, name).flatten().tolist(), getattr(moved, name).flatten().tolist()
+            moves = ~at.shared if name == "significance" else at.index >= 0
+            old, new = (getattr(where, name)[..., moves].flatten().tolist() for where in (at, moved))
             pairs = sorted(set(zip(old, new, strict=True)))
             assert len(pairs) == len(set(old))  # the same position becomes the same one
             assert all(a < b for (_, a), (_, b) in pairwise(pairs))
@@ -459,7 +462,7 @@ def test_randomised_positions_are_a_sorted_random_choice_below_the_reach(order, 
 def test_randomised_positions_are_always_the_same_in_testing_and_any_in_training():
     """All 20 choices of 3 out of 6 positions are drawn in training, and one in testing."""
     index = torch.arange(3)
-    at = Coordinates(index, index, index, index, index < 0)
+    at = Coordinates(index, index, index, index, index < 0, index * 0)
     position = position_of({"kind": "randomised", "reach": 6})
     for training, choices in [(False, 1), (True, 20)]:
         torch.manual_seed(0)
@@ -467,7 +470,7 @@ def test_randomised_positions_are_always_the_same_in_testing_and_any_in_training
         assert len({tuple(position.moved(at).index.tolist()) for _ in range(200)}) == choices
     position = position_of({"kind": "randomised"})
     index = torch.arange(position.longest)
-    moved = position.moved(Coordinates(index, index - 500, index, index, index < 0))
+    moved = position.moved(Coordinates(index, index - 500, index, index, index < 0, index * 0))
     assert len(moved.index.unique()) == len(moved.significance.unique()) == len(index)
 
 
@@ -505,7 +508,7 @@ def test_a_window_hides_what_is_further_away_and_shared_operands_see_themselves_
         expected = torch.zeros(batch, length, length, dtype=torch.bool)
         for b, i, j in product(range(batch), range(length), range(length)):
             near = abs(where[b][i] - where[b][j]) <= reach
-            if "row" in rows and rows["operand"][b][i] == rows["operand"][b][j]:
+            if rows["operand"][b][i] == rows["operand"][b][j]:
                 near = near and rows["row"][b][i] == rows["row"][b][j]
             expected[b, i, j] = shared[b][j] if shared[b][i] or shared[b][j] else near
         window = view_window(at, reach, over)
@@ -529,9 +532,10 @@ def test_a_layer_gives_the_same_in_a_band_as_in_a_window(choice, order, over, ta
     x = torch.randn(*tokens.shape, 8, dtype=torch.double, generator=torch.Generator().manual_seed(0))
     for reach in range(1, 5):
         window, band = (replace(view(at, reach, over), at=moved) for view in (view_window, view_band))
-        expected = layer(x, window, position, 1.0)
-        torch.testing.assert_close(layer(x, band, position, 1.0), expected, rtol=0, atol=1e-6)
-        few = layer(x, band.of_first(n_out), position, 1.0)
+        expected = layer(x, layer.project(x, window.queries), window, position, 1.0)
+        banded = layer(x, layer.project(x, band.queries), band, position, 1.0)
+        torch.testing.assert_close(banded, expected, rtol=0, atol=1e-6)
+        few = layer(x, layer.project(x, n_out), band.of_first(n_out), position, 1.0)
         torch.testing.assert_close(few, expected[:, :n_out], rtol=0, atol=1e-6)
 
 

@@ -14,6 +14,7 @@ from lengthwise import digits
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
 from lengthwise.evaluation import wilson
+from lengthwise.layout import Layout
 from lengthwise.solver import Solver
 from lengthwise.stress import CASES, Failure, Outcome, stress, table
 from lengthwise.tasks import TASKS, Task
@@ -32,8 +33,8 @@ class Known(Solver):
 
     respond: Callable[..., Numbers | None]
 
-    def forward(self, operands: tuple[Numbers, ...]) -> torch.Tensor:
-        layout = self.layout.fit(operands)
+    def forward(self, operands: tuple[Numbers, ...], layout: Layout | None = None) -> torch.Tensor:
+        layout = layout or self.layout.fit(operands)
         answers = self.respond(*operands)
         if answers is None:
             tokens = np.full((len(operands[0]), layout.n_out), layout.vocabulary.index(self.task.symbol))
@@ -261,7 +262,7 @@ def test_failures_of_a_case_are_its_first_wrong_problems(monkeypatch):
     """However few problems the memory allows at a time."""
     solver = known(lambda a, b: without_carries(a, b))
     outcomes = stress(solver, [4], 50)
-    monkeypatch.setattr("lengthwise.solver.DIGITS_AT_ONCE", {"cpu": 24})
+    monkeypatch.setattr("lengthwise.solver.SYMBOLS_AT_ONCE", {"cpu": 24})
     assert stress(solver, [4], 50) == outcomes
     rows = problems(solver.task, "random", 4, 50)[""]
     wrong = [f"{a} + {b}" for a, b in rows if any(carries_of((a, b)))][:3]

@@ -145,7 +145,10 @@ class DataConfig(BaseModel):
         0.0, ge=0, le=1, description="share of training problems with one or two different digits in each operand"
     )
     zeros: float = Field(
-        0.0, ge=0, le=1, description="share of training problems in which half of the digits, but no first one, are 0"
+        0.0,
+        ge=0,
+        le=1,
+        description="share of training problems in which each digit but the leading one is 0 by a chance of ½",
     )
     padding: int = Field(
         0, ge=0, description="with a fitted layout: up to so much more padding in training, drawn for each batch"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lengthwise.data import Examples, Sampling, evaluation_set, parse_lengths
 from lengthwise.digits import Numbers
@@ -74,9 +75,8 @@ def accuracy(
     by_digit = np.zeros(digits, np.int64)
     with solver.testing(layers, sharpness):
         for block in blocks:
-            for operands, answer in portions(block, solver.digits_at_once):
-                logits = solver(operands)
-                right = (logits.argmax(-1) == solver.targets(answer, logits.shape[1])).cpu().numpy()
+            for _, answer, symbols in answered(solver, block):
+                right = symbols == layout.encode_answer(answer, symbols.shape[1])
                 examples += len(right)
                 correct += int(right.all(1).sum())
                 short = max(0, digits - right.shape[1])  # a fitted layout has no room for padding that is sure
@@ -84,12 +84,15 @@ def accuracy(
     return Accuracy(length, examples, correct, tuple((by_digit / examples).tolist()))
 
 
-def portions(block: Examples, digits: int) -> Iterator[tuple[tuple[Numbers, ...], Numbers]]:
-    """A block's problems with their answers, so many at a time as have so many digits, and at least one."""
-    size = max(1, digits // sum(numbers.width for numbers in block.operands))
+def answered(solver: Solver, block: Examples) -> Iterator[tuple[tuple[Numbers, ...], Numbers, NDArray[np.int64]]]:
+    """A block's problems with their answers and what the model reads, some at a time, in the layout that fits all."""
+    layout = solver.layout.fit(block.operands)
+    size = solver.at_once(layout)
     for start in range(0, len(block), size):
         rows = slice(start, start + size)
-        yield tuple(numbers[rows] for numbers in block.operands), block.answer[rows]
+        operands = tuple(numbers[rows] for numbers in block.operands)
+        symbols = solver(operands, layout).argmax(-1).cpu().numpy()
+        yield operands, block.answer[rows], symbols
 
 
 def evaluate(

@@ -18,7 +18,7 @@ from lengthwise.tasks import Task
 
 VOCABULARY = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "+", "%", "×", "*", "<PAD>")
 PAD = VOCABULARY.index("<PAD>")
-NOTHING = -100  # where training asks for no symbol, as torch's cross entropy has it
+IGNORED = -100  # where training asks for no symbol, as torch's cross entropy has it
 
 Tokens = NDArray[np.int64]
 A = TypeVar("A")
@@ -34,11 +34,10 @@ class Coordinates(Generic[A]):
     place: A  # of a digit in its number as it is written, from 1; 0 for padding and operators
     operand: A  # 0 for the first operand and the operator after it, 1 for the second, …; then an empty answer's
     shared: A  # whether it is in an operand whose length doesn't grow with the problem, such as the second of 35 × 3
-    row: A | None = None  # with layout.partial_products: the digit of the second operand that it is multiplied with
+    row: A  # which digit of the second operand it is multiplied with, where layout.partial_products has rows; else 0
 
     def map(self, convert: Callable[[A], B]) -> "Coordinates[B]":
-        each = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Coordinates(**{name: convert(values) for name, values in each.items() if values is not None})
+        return Coordinates(*(convert(getattr(self, field.name)) for field in fields(self)))
 
 
 class LayoutConfig(BaseModel):
@@ -101,14 +100,16 @@ class Layout:
         # The numbers that are written: which operand, and which row of it. After the operands comes an empty answer.
         self.written = [(operand, 0) for operand in range(len(needed))]
         if config.partial_products:
-            if self.shared.tolist() != [False, True] or not config.answer_room or not self.least_first:
+            by_fixed = self.shared.tolist() == [False, True] and task.answer_digits(needed) == sum(needed)
+            if not (by_fixed and config.answer_room and self.least_first):
                 raise UsageError(
                     "layout.partial_products needs a product by numbers of fixed length (task.second_digits), with"
                     " layout.answer_room and the order least-significant-first"
                 )
             self.written = [(len(needed), 0), *((0, row) for row in range(needed[1])), (1, 0)]
             self.widths = (self.widths[0],) * (needed[1] + 1) + self.widths[1:]
-        self.numbers = 1 + max(operand for operand, _ in self.written) + max(row for _, row in self.written)
+        # That a position embedding tells apart: further rows are operands of their own, seen from others.
+        self.n_operands = 1 + max(operand for operand, _ in self.written) + max(row for _, row in self.written)
         self.length = sum(self.widths) + len(self.widths) - 1
         room = needed if config.answer_room else self.widths
         self.n_out = config.n_out or min(task.answer_digits(room), self.length)
@@ -130,7 +131,7 @@ class Layout:
         """(batch, length): the operands, padded, with the operator between them."""
         operator = np.full((len(operands[0]), 1), self.vocabulary.index(self.task.symbol))
         parts = []
-        for numbers, width in zip(self._numbers(operands), self.widths, strict=True):
+        for numbers, width in zip(self._written(operands), self.widths, strict=True):
             parts += [self._write(numbers, width), operator]
         return np.concatenate(parts[:-1], axis=1)
 
@@ -138,17 +139,17 @@ class Layout:
         """(batch, n_out)"""
         return self._write(answer, n_out or self.n_out)
 
-    def encode_lesson(self, operands: tuple[Numbers, ...], answer: Numbers) -> Tokens:
+    def encode_targets(self, operands: tuple[Numbers, ...], answer: Numbers) -> Tokens:
         """What training asks for, from the first position on: the answer and, if there are, the partial products."""
         if not self.config.partial_products:
             return self.encode_answer(answer)
         (width, *_), rows = self.widths, len(self.widths) - 2
-        lesson = np.full((len(answer), 1 + rows, width + 1), NOTHING)
-        lesson[:, 0, : self.n_out] = self.encode_answer(answer)
+        targets = np.full((len(answer), 1 + rows, width + 1), IGNORED)
+        targets[:, 0, : self.n_out] = self.encode_answer(answer)
         for row in range(rows):
-            digit = Numbers.of(operands[1].widened(rows)[:, row : row + 1])
-            lesson[:, 1 + row, :width] = self._write(multiply(operands[0], digit).shifted(row), width)
-        return lesson.reshape(len(answer), -1)
+            digit = Numbers.of(operands[1].widened(max(rows, operands[1].width))[:, row : row + 1])
+            targets[:, 1 + row, :width] = self._write(multiply(operands[0], digit).shifted(row), width)
+        return targets.reshape(len(answer), -1)
 
     def decode(self, tokens: Tokens) -> tuple[Numbers, ...]:
         """The operands of problems written by `encode`."""
@@ -165,6 +166,7 @@ class Layout:
         Digits, then only padding; no leading zero, unless the task's answers have a fixed length.
         """
         numbers, valid = self._read(tokens)
+        valid &= numbers.lengths > 0
         if not self.task.leading_zeros:
             valid &= numbers.lengths == significant_digits(numbers.digits)
         return numbers, valid
@@ -172,7 +174,7 @@ class Layout:
     def coordinates(self, operands: tuple[Numbers, ...]) -> Coordinates[NDArray[np.int64]]:
         """The coordinates of the tokens of `encode(operands)`."""
         offsets = [np.arange(width + 1) for width in self.widths]  # in its number; one more for the operator
-        lengths = [numbers.lengths[:, None] for numbers in self._numbers(operands)]
+        lengths = [numbers.lengths[:, None] for numbers in self._written(operands)]
         if self.least_first:
             significance = np.concatenate(offsets)[:-1]
         else:
@@ -187,14 +189,14 @@ class Layout:
             place,
             operand,
             np.append(self.shared, False)[operand],
-            row if self.config.partial_products else None,
+            row,
         )
 
     def text(self, tokens: Tokens) -> list[str]:
         """Token sequences as people read them."""
         return [" ".join(self.vocabulary[token] for token in row) for row in tokens]
 
-    def _numbers(self, operands: tuple[Numbers, ...]) -> list[Numbers]:
+    def _written(self, operands: tuple[Numbers, ...]) -> list[Numbers]:
         """What is written, in its order."""
         empty = Numbers(operands[0].digits[:, :1], np.zeros_like(operands[0].lengths))
         return [(*operands, empty)[operand].shifted(row) for operand, row in self.written]
@@ -213,9 +215,9 @@ class Layout:
         padding = tokens == PAD
         lengths = np.where(padding.any(1), padding.argmax(1), width)
         inside = np.arange(width) < lengths[:, None]
-        valid = (lengths > 0) & (np.where(inside, tokens <= 9, padding)).all(1)
+        valid: NDArray[np.bool_] = np.all(np.where(inside, tokens <= 9, padding), axis=1)
         digits = np.where(inside & valid[:, None], tokens, 0)
         if not self.least_first:
             power = lengths[:, None] - 1 - np.arange(width)
             digits = np.where(power >= 0, np.take_along_axis(digits, np.maximum(power, 0), axis=1), 0)
-        return Numbers(digits, np.maximum(lengths, 1)), valid
+        return Numbers(digits, lengths), valid

@@ -124,6 +124,9 @@ class Knobs:
             raise UsageError(f"the sharpness of attention is a positive number, not {self.sharpness}")
 
 
+Projected = tuple[Tensor, Tensor, Tensor]  # queries, keys and values, each (b, …, width)
+
+
 class Attention(nn.Module):
     """Multi-head self-attention of the first positions (those that are read) to the keys in their view."""
 
@@ -137,18 +140,21 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.dropout if own is None else own)
         self.sink = config.sink
 
-    def forward(self, x: Tensor, view: View, position: Position, sharpness: float, qkv: Tensor | None = None) -> Tensor:
-        """(b, j, width) -> (b, queries, width); `qkv` is the projection of x, where it is known already."""
-        batch, length, width = x.shape
-        queries = view.queries
-        if qkv is None and queries < length:
+    def project(self, x: Tensor, queries: int) -> Projected:
+        """Queries of the first positions, and keys and values of all."""
+        width = x.shape[-1]
+        if queries == x.shape[-2]:
+            q, k, v = self.qkv(x).split(width, -1)
+        else:
             weight, bias = self.qkv.weight, self.qkv.bias
             q = F.linear(x[:, :queries], weight[:width], bias[:width])
             k, v = F.linear(x, weight[width:], bias[width:]).split(width, -1)
-        else:
-            q, k, v = (self.qkv(x) if qkv is None else qkv).split(width, -1)
-            q = q[:, :queries]
-        q, k, v = (y.view(batch, -1, self.heads, width // self.heads).transpose(1, 2) for y in (q, k, v))
+        return q, k, v
+
+    def forward(self, projected: Projected, view: View, position: Position, sharpness: float) -> Tensor:
+        """What `project` gives -> (b, queries, width)"""
+        batch, queries, width = projected[0].shape
+        q, k, v = (y.view(batch, -1, self.heads, width // self.heads).transpose(1, 2) for y in projected)
         q, k = position.rotate(q, k, view.at)
         if view.band is None:
             scores = q @ k.mT
@@ -184,10 +190,13 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
 
-    def forward(self, x: Tensor, view: View, position: Position, sharpness: float, qkv: Tensor | None = None) -> Tensor:
-        """(b, j, width) -> (b, queries, width); `qkv` is what `project` makes of x, where that is known already."""
-        normed = self.attention_norm(x) if self.pre_norm else x
-        y = x[:, : view.queries] + self.dropout(self.attention(normed, view, position, sharpness, qkv))
+    def project(self, x: Tensor, queries: int) -> Projected:
+        """Queries of the first positions, and keys and values of all."""
+        return self.attention.project(self.attention_norm(x) if self.pre_norm else x, queries)
+
+    def forward(self, x: Tensor, projected: Projected, view: View, position: Position, sharpness: float) -> Tensor:
+        """x (b, j, width) and what `project` makes of it -> (b, queries, width)"""
+        y = x[:, : view.queries] + self.dropout(self.attention(projected, view, position, sharpness))
         if not self.pre_norm:
             y = self.attention_norm(y)
         normed = self.feedforward_norm(y) if self.pre_norm else y
@@ -196,17 +205,13 @@ class Layer(nn.Module):
             y = self.feedforward_norm(y)
         return y
 
-    def project(self, x: Tensor) -> Tensor:
-        """Queries, keys and values."""
-        return cast(Tensor, self.attention.qkv(self.attention_norm(x) if self.pre_norm else x))
-
 
 @dataclass(frozen=True)
 class Input:
     """What the first layer gets: vectors (b, j, width), and what it projects them to, where that is known already."""
 
     x: Tensor
-    qkv: Tensor | None = None
+    projected: Projected | None = None
 
 
 class Encoder(nn.Module):
@@ -268,12 +273,19 @@ class Encoder(nn.Module):
             return cast(Tensor, self.project(self.dropout(self.embedding_norm(vectors))))
 
         position = self.position(0)
-        if type(position).embed is not Position.embed or (self.training and self.config.dropout):
+        placed, dropped = type(position).embed is not Position.embed, self.training and self.config.dropout
+        if placed or dropped:
             return Input(embedded(position.embed(self.symbols(tokens), at)))
+
+        def looked_up(
+            table: Tensor,
+        ) -> Tensor:  # with gradients, sums over all tokens, that bfloat16 doesn't round away
+            return F.embedding(tokens, table.to(self.symbols.weight.dtype))
+
         # All that the first layer projects are the few symbols, so they are projected once and then looked up.
         each = embedded(self.symbols.weight)
-        layer = cast(Layer, self.layers[0])
-        return Input(F.embedding(tokens, each), F.embedding(tokens, layer.project(each)))
+        q, k, v = cast(Layer, self.layers[0]).project(each, len(each))
+        return Input(looked_up(each), (looked_up(q), looked_up(k), looked_up(v)))
 
     def view(self, tokens: Tensor, at: Coordinates[Tensor]) -> View:
         """What each position attends to."""
@@ -292,8 +304,13 @@ class Encoder(nn.Module):
         if self.config.recall and i:
             x = x + start.x
         sharpness = 1.0 if self.training else self.knobs.sharpness
-        qkv = None if i else start.qkv
-        return cast(Tensor, self.layers[i % len(self.layers)](x, view, self.position(i), sharpness, qkv))
+        layer = cast(Layer, self.layers[i % len(self.layers)])
+        if i or start.projected is None:
+            projected = layer.project(x, view.queries)
+        else:
+            q, k, v = start.projected
+            projected = q[:, : view.queries], k, v
+        return cast(Tensor, layer(x, projected, view, self.position(i), sharpness))
 
     def classify(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.classifier(self.final_norm(x)))

@@ -60,26 +60,20 @@ class View:
         query, key = self.ends(coordinate)
         if coordinate == "significance":
             query_shared, key_shared = self.ends("shared")
-            query_row, key_row = self.ends("row") if self.at.row is not None else (query * 0, key * 0)
+            query_row, key_row = self.ends("row")
             query = torch.where(key_shared & ~query_shared, query_row, query)
             key = torch.where(query_shared & ~key_shared, key_row, key)
         return query - key
 
     def operands(self) -> tuple[Tensor, Tensor]:
         """The operands of queries and of keys; seen from another operand, further rows of one are operands too."""
-        query, key = self.ends("operand")
-        if self.at.row is not None:
-            row = self.ends("row")[1]
-            key = torch.where((query != key) & (row > 0), self.at.operand.max() + row, key)
-        return query, key
+        (query, key), (_, row) = self.ends("operand"), self.ends("row")
+        return query, torch.where((query != key) & (row > 0), self.at.operand.max() + row, key)
 
-    @property
     def other_rows(self) -> Tensor:
-        """Whether a key is in another row of the query's operand: (i, j), or a shape that broadcasts to it."""
-        if self.at.row is None:
-            return torch.zeros((1, 1), dtype=torch.bool, device=self.at.index.device)
-        (query_row, key_row), (query, key) = self.ends("row"), self.ends("operand")
-        return (query_row != key_row) & (query == key)
+        """Whether a key is in another row of the query's operand: (i, j)."""
+        (query, key), (query_row, key_row) = self.ends("operand"), self.ends("row")
+        return (query == key) & (query_row != key_row)
 
     def of_first(self, queries: int) -> "View":
         """The same for fewer queries."""
@@ -103,7 +97,7 @@ def view_window(at: Coordinates[Tensor], reach: int, over: Coordinate) -> View:
     everything = View(at, at.index.shape[-1])
     far = everything.distance(over).abs() > reach
     query_shared, key_shared = everything.ends("shared")
-    hidden = torch.where(query_shared | key_shared, ~key_shared, far | everything.other_rows)
+    hidden = torch.where(query_shared | key_shared, ~key_shared, far | everything.other_rows())
     return replace(everything, hidden=hidden[:, None] if hidden.dim() == 3 else hidden)
 
 
@@ -122,7 +116,7 @@ def view_band(at: Coordinates[Tensor], reach: int, over: Coordinate) -> View:
     near = grid[rows.clamp(0, len(grid) - 1)].flatten(1).masked_fill(at.shared[:, None], -1)
     band = torch.cat([near, at.shared.nonzero()[:, 0].expand(len(where), -1)], 1)
     view = View(at, len(where), band.clamp(min=0))
-    return replace(view, hidden=(band < 0) | view.other_rows)
+    return replace(view, hidden=(band < 0) | view.other_rows())
 
 
 class Position(nn.Module):
@@ -464,7 +458,8 @@ class Randomised(Position):
         return replace(
             at,
             index=chosen(length)[at.index],
-            significance=chosen(2 * length)[at.significance + length],  # powers of ten may be below zero
+            # Powers of ten may be below zero. A shared operand's digits stay at their places beside the number line.
+            significance=torch.where(at.shared, at.significance, chosen(2 * length)[at.significance + length]),
             place=torch.where(at.place > 0, chosen(length)[at.place - 1] + 1, 0),
         )
 

@@ -19,9 +19,8 @@ from lengthwise.tasks import TASKS, Task
 OPERATOR = r"[^0-9A-Za-z_\s=.,]|[xX]"
 PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*(?:{OPERATOR})\s*[0-9]+)+\s*=?\s*")
 ALIASES = {"x": "×", "X": "×"}  # what people type for a symbol
-# How many digits of problems are worked on at once. On the CPU more would be slower, as it wouldn't stay in the cache.
-DIGITS_AT_ONCE = {"cpu": 1500}
-MOST_DIGITS_AT_ONCE = 50_000
+# How many symbols of problems are worked on at once. On the CPU more would be slower, as it wouldn't stay in the cache.
+SYMBOLS_AT_ONCE = {"cpu": 1500, "cuda": 50_000, "mps": 50_000}
 
 
 @dataclass(frozen=True)
@@ -48,23 +47,23 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         self.layout = Layout(self.task, digits, LayoutConfig.model_validate(layout))
         layout_ = self.layout
         self.encoder = Encoder(
-            ModelConfig.model_validate(model), layout_.length, len(layout_.vocabulary), layout_.numbers
+            ModelConfig.model_validate(model), layout_.length, len(layout_.vocabulary), layout_.n_operands
         )
 
     @property
     def device(self) -> torch.device:
         return self.encoder.classifier.weight.device
 
-    @property
-    def digits_at_once(self) -> int:
-        return DIGITS_AT_ONCE.get(self.device.type, MOST_DIGITS_AT_ONCE)
+    def at_once(self, layout: Layout) -> int:
+        """How many problems are worked on at once."""
+        return max(1, SYMBOLS_AT_ONCE[self.device.type] // layout.length)
 
-    def forward(self, operands: tuple[Numbers, ...]) -> Tensor:
-        """Logits (batch, n_out, vocabulary)."""
-        layout = self.layout.fit(operands)
-        return self.encode(layout, operands, layout.n_out)
+    def forward(self, operands: tuple[Numbers, ...], layout: Layout | None = None) -> Tensor:
+        """Logits (batch, n_out, vocabulary), with the problems written in this layout; by default in what fits them."""
+        layout = layout or self.layout.fit(operands)
+        return self.logits(layout, operands, layout.n_out)
 
-    def lesson(
+    def supervised(
         self, operands: tuple[Numbers, ...], answer: Numbers, padding: int = 0, layers: int | None = None
     ) -> tuple[Tensor, Tensor, int]:
         """Logits and what they should be in training, and how many of the first are the answer's.
@@ -72,10 +71,10 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         With more padding, where the layout is fitted, and other than the usual layers.
         """
         layout = self.layout.fit(operands, padding)
-        targets = torch.from_numpy(layout.encode_lesson(operands, answer)).to(self.device, non_blocking=True)
-        return self.encode(layout, operands, targets.shape[1], layers), targets, layout.n_out
+        targets = torch.from_numpy(layout.encode_targets(operands, answer)).to(self.device, non_blocking=True)
+        return self.logits(layout, operands, targets.shape[1], layers), targets, layout.n_out
 
-    def encode(
+    def logits(
         self, layout: Layout, operands: tuple[Numbers, ...], positions: int, layers: int | None = None
     ) -> Tensor:
         """Logits of the first positions, with the problems written in this layout."""
@@ -124,7 +123,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
             longest = max(grow) if self.layout.config.fitted else self.layout.digits
             by_length.setdefault(longest, []).append(row)
         for longest, rows in by_length.items():
-            size = max(1, self.digits_at_once // (len(self.layout.widths) * longest))
+            size = self.at_once(Layout(self.task, longest, self.layout.config))
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
     def _solutions(self, problems: Sequence[str], operands: tuple[Numbers, ...]) -> Iterator[Solution]:
@@ -150,10 +149,11 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         layout = self.layout.fit(operands)
         at = layout.coordinates(operands).map(lambda c: c[0].tolist() if c.ndim == 2 else c.tolist())
         (tokens,), (answer,) = layout.encode(operands), layout.encode_answer(self.task.answer(*operands))
+        shown = [name for name in vars(at) if name != "row" or layout.config.partial_products]
         return [
             {
                 "symbol": layout.vocabulary[token],
-                **{name: values[i] for name, values in vars(at).items() if values is not None},
+                **{name: values[i] for name, values in vars(at).items() if name in shown},
                 "answer read here": layout.vocabulary[answer[i]] if i < layout.n_out else "",
             }
             for i, token in enumerate(tokens)
@@ -173,7 +173,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
             )
         rooms = self.task.operand_digits(self.layout.digits)
         if len(operands) != len(rooms):
-            raise UsageError(f"{shown} has {len(operands)} operands, but this model was trained for {len(rooms)}")
+            raise UsageError(f"{shown} has {len(operands)} operands, but this model's layout has {len(rooms)}")
         for operand, room, shared in zip(operands, rooms, self.layout.shared, strict=True):
             if len(operand) > room and (shared or not self.layout.config.fitted):
                 raise UsageError(

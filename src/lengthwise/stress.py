@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lengthwise.data import example_batch, generator
 from lengthwise.digits import Numbers, random_numbers
-from lengthwise.evaluation import check_lengths, portions, wilson
+from lengthwise.evaluation import answered, check_lengths, wilson
 from lengthwise.solver import Solver, shortened
 from lengthwise.tasks import Addition, Multiplication, Task
 
@@ -235,8 +235,8 @@ def stress(
 def outcome(solver: Solver, case: str, detail: str, length: int, operands: Operands) -> Outcome:
     examples, correct = len(operands[0]), 0
     failures: list[Failure] = []
-    for part, answer in portions(example_batch(solver.task, operands, np.zeros(examples, bool)), solver.digits_at_once):
-        symbols = solver(part).argmax(-1).cpu().numpy()
+    block = example_batch(solver.task, operands, np.zeros(examples, bool))
+    for part, answer, symbols in answered(solver, block):
         right = (symbols == solver.layout.encode_answer(answer, symbols.shape[1])).all(1)
         correct += int(right.sum())
         wrong = np.flatnonzero(~right)[: MOST_FAILURES - len(failures)]

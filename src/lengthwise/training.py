@@ -68,7 +68,9 @@ def train(run: Run) -> Iterator[Progress]:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             with draws(solver, experiment, step), autocast(experiment):
-                logits, targets, n_out = solver.lesson(examples.operands, examples.answer, *varied(experiment, step))
+                logits, targets, n_out = solver.supervised(
+                    examples.operands, examples.answer, *varied(experiment, step)
+                )
                 loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
             optimizer.zero_grad()
             loss.backward()

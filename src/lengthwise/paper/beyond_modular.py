@@ -1,4 +1,4 @@
-"""Beyond the paper: sums and products modulo 128 and 101, which its models don't learn, by significance."""
+"""Beyond the paper: sums modulo 128 and 101, which its models hardly learn, by significance."""
 
 from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact
 from lengthwise.paper.scales import budget, model, setting
@@ -25,8 +25,8 @@ class BeyondModular(Table):
     published = {label(modulus, coordinate): (None,) * 5 for modulus in MODULI for coordinate in COORDINATES}
     claims = tuple(better_by_significance(modulus) for modulus in MODULI if modulus != 100)
     notes = (
-        "The paper's models learn c = 100 and 1000, and hardly 128 and 101, even at the lengths of training: all digits"
-        " matter there. Here digits are written least significant first, with relative-key over either coordinate.",
+        "The paper's models learn c = 100 and 1000, and hardly 128 and 101, even at the lengths of training, where all"
+        " digits matter. Here digits are written least significant first, with relative-key over either coordinate.",
     )
 
     def settings(self, scale: ScaleName) -> dict[str, Setting]:

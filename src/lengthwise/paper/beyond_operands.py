@@ -46,8 +46,8 @@ def helped(name: str) -> Claim:
 class BeyondOperands(Artefact):
     claims = (*map(solves_more, OVER), *map(helped, OVER))
     notes = (
-        f"Sums of 2 to {TRAINED} numbers of {DIGITS} digits in a layout with room for {MOST}; operands that aren't"
-        " there are padding. All is written least significant digit first. The paper asks this and doesn't answer it.",
+        f"Sums of 2 to {TRAINED} numbers of up to {DIGITS} digits, in a layout with room for {MOST}; operands that"
+        " aren't there are padding. All is written least significant digit first. The paper asks this question.",
     )
 
     def settings(self, scale: ScaleName) -> dict[str, Setting]:
