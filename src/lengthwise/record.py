@@ -118,6 +118,7 @@ RECORDS: dict[str, Record] = {
                         **product(digits),
                         "layout.partial_products": True,
                         "data.zeros": 0.2,
+                        "training.more_layers": 8,
                         "training.steps": 6000,
                     },
                     {5: 1000, 20: 1000, 35: 1000, 100: 1000},

@@ -240,7 +240,7 @@ def thresholds(axis: Any, needed: Mapping[int, Estimate], transform: Transform, 
     ends = [(e.value if e.low is None else e.low, e.value if e.high is None else e.high) for e in needed.values()]
     spread = np.abs(np.transpose([[value - low, high - value] for value, (low, high) in zip(y, ends, strict=True)]))
     axis.errorbar(x, y, spread, fmt="o", color=BLUE, capsize=3, label="interpolated from the runs")
-    if len(x) > 1:
+    if len(x) > 2:  # two points lie on any line
         found = fit(x, y, transform)
         error = "" if found.slope.error is None else f" ± {found.slope.error:.1f}"
         at = np.geomspace(x[0], x[-1])
