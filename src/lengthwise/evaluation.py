@@ -15,14 +15,11 @@ from lengthwise.errors import UsageError
 from lengthwise.solver import Solver
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """How a model did on problems of one length."""
+class Scored:
+    """Problems that a model was asked, and of how many it had every symbol of the answer right."""
 
-    length: int
     examples: int
-    correct: int  # problems with every symbol of the answer right
-    digits: tuple[float, ...]  # accuracy of each symbol of the answer, in the order in which it is written
+    correct: int
 
     @property
     def exact_match(self) -> float:
@@ -31,6 +28,16 @@ class Accuracy:
     @property
     def interval(self) -> tuple[float, float]:
         return wilson(self.correct, self.examples)
+
+
+@dataclass(frozen=True)
+class Accuracy(Scored):
+    """How a model did on problems of one length."""
+
+    length: int
+    examples: int
+    correct: int
+    digits: tuple[float, ...]  # accuracy of each symbol of the answer, in the order in which it is written
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Accuracy":

@@ -210,15 +210,11 @@ def _cut(tensors: Mapping[str, Tensor], config: ModelConfig, max_length: int) ->
 
 
 def _check_expressible(config: ModelConfig, family: str) -> None:
-    fields = {"norm": config.norm, "mask_padding": config.mask_padding, "position": config.position.kind}
-    _require(fields, "norm", ["post"])
-    _require(fields, "mask_padding", [False])
-    _require(fields, "position", KINDS.values())
-    for option in ("content", "sink", "window", "recall", "patience"):
-        _require({option: getattr(config, option)}, option, [ModelConfig.model_fields[option].default])
-    options = config.position.model_dump()
+    _require({"position": config.position.kind}, "position", KINDS.values())
+    for option in ("norm", "mask_padding", "content", "sink", "window", "recall", "patience"):
+        _require(vars(config), option, [ModelConfig.model_fields[option].default])
     for option, default in POSITIONS.parse(config.position.kind).model_dump().items():
-        _require(options, option, [default])
+        _require(config.position.model_dump(), option, [default])
     if family == "bert" and config.embedding_width:
         raise UsageError("Hugging Face's BERT doesn't project embeddings, so embedding_width can't be converted")
     scaled = HUGGING_FACE[family]["scale_relative"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lengthwise.data import example_batch, generator
 from lengthwise.digits import Numbers, random_numbers
-from lengthwise.evaluation import answered, check_lengths, wilson
+from lengthwise.evaluation import Scored, answered, check_lengths
 from lengthwise.solver import Solver, shortened
 from lengthwise.tasks import Addition, Multiplication, Task
 
@@ -188,7 +188,7 @@ class Failure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Scored):
     """How a model did on one case's problems of one length and detail."""
 
     case: str
@@ -197,14 +197,6 @@ class Outcome:
     examples: int
     correct: int
     failures: tuple[Failure, ...]
-
-    @property
-    def exact_match(self) -> float:
-        return self.correct / self.examples
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return wilson(self.correct, self.examples)
 
     def record(self) -> dict[str, Any]:
         low, high = self.interval

@@ -1,7 +1,8 @@
 """Beyond the paper: sums modulo 128 and 101, which its models hardly learn, by significance."""
 
 from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact
-from lengthwise.paper.scales import budget, model, setting
+from lengthwise.paper.scales import budget, setting
+from lengthwise.paper.table_modular_addition import modular
 
 MODULI = (100, 128, 101)
 COORDINATES = ("index", "significance")
@@ -22,7 +23,7 @@ def better_by_significance(modulus: int) -> Claim:
 @artefact("beyond-modular", "Beyond the paper", "Modular addition by index and by significance")
 class BeyondModular(Table):
     lengths = {"smoke": (5, 6, 7, 8, 8), "cpu": (3, 4, 5, 6, 10), "paper": (3, 4, 5, 6, 10)}
-    published = {label(modulus, coordinate): (None,) * 5 for modulus in MODULI for coordinate in COORDINATES}
+    published = {}
     claims = tuple(better_by_significance(modulus) for modulus in MODULI if modulus != 100)
     notes = (
         "The paper's models learn c = 100 and 1000, and hardly 128 and 101, even at the lengths of training, where all"
@@ -30,19 +31,13 @@ class BeyondModular(Table):
     )
 
     def settings(self, scale: ScaleName) -> dict[str, Setting]:
-        return {
-            label(modulus, coordinate): setting(
-                scale,
-                {
-                    "task": {"kind": "modular-addition", "modulus": modulus},
-                    "layout.order": "least-significant-first",
-                    "data.test_digits": self.lengths[scale][-1],
-                    "evaluation.final_lengths": list(self.lengths[scale]),
-                },
-                model(scale, "UTransformer", "B"),
-                {"model.position": {"kind": "relative-key", "coordinate": coordinate}},
-                budget(scale, 4000),
-            )
-            for modulus in MODULI
-            for coordinate in COORDINATES
-        }
+        def run(modulus: int, coordinate: str) -> Setting:
+            usual = modular(scale, "addition", modulus, "RPE_k", "B", self.lengths[scale][-1])
+            written: Setting = {
+                "layout.order": "least-significant-first",
+                "model.position": {"kind": "relative-key", "coordinate": coordinate},
+                "evaluation.final_lengths": list(self.lengths[scale]),
+            }
+            return setting(scale, usual, written, budget(scale, 4000))
+
+        return {label(modulus, over): run(modulus, over) for modulus in MODULI for over in COORDINATES}

@@ -101,7 +101,8 @@ class BeyondOperands(Artefact):
 
 
 def shares(results: Results, label: str, many: int) -> list[float]:
-    return [r["measures"]["beyond-operands"][str(many)] for r in results.of(label)]
+    measured = (record["measures"].get(BeyondOperands.name) for record in results.of(label))
+    return [by_operands[str(many)] for by_operands in measured if by_operands]
 
 
 def share(results: Results, label: str, many: int) -> float:
