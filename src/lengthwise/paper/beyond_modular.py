@@ -23,7 +23,7 @@ def better_by_significance(modulus: int) -> Claim:
 @artefact("beyond-modular", "Beyond the paper", "Modular addition by index and by significance")
 class BeyondModular(Table):
     lengths = {"smoke": (5, 6, 7, 8, 8), "cpu": (3, 4, 5, 6, 10), "paper": (3, 4, 5, 6, 10)}
-    published = {}
+    published = {label(modulus, over): (None,) * 5 for modulus in MODULI for over in COORDINATES}
     claims = tuple(better_by_significance(modulus) for modulus in MODULI if modulus != 100)
     notes = (
         "The paper's models learn c = 100 and 1000, and hardly 128 and 101, even at the lengths of training, where all"
