@@ -180,13 +180,13 @@ def cases(quick: bool) -> Iterator[tuple[str, str, int]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="only models whose name has this text")
+    parser.add_argument("--only", action="append", default=[], help="only models whose name has this text (or another)")
     parser.add_argument("--quick", action="store_true", help="without compiled models and second threads")
     parser.add_argument("--out", type=Path, help="default: results/bench.json, if nothing is left out")
     chosen = parser.parse_args()
     rows = []
     for model, position, threads in cases(chosen.quick):
-        if chosen.only not in model:
+        if chosen.only and not any(text in model for text in chosen.only):
             continue
         settings = {**MODELS[model], "model.position": position, "threads": threads}
         compiled = position == "relative-key" and threads == 1 and not chosen.quick

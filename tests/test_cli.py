@@ -63,6 +63,9 @@ def complaint(capsys, *words: str) -> str:
         ("--data.priming 10", "data.priming"),
         ("--data.priming 10=many", "no priming such as 35=50"),
         ("--data.priming 10=5000", "leaves none of the usual length"),
+        ("--data.priming 0:3=50", "numbers have 1 digit or more"),
+        ("--data.train_operands 3", "the task has 2 operands"),
+        ("--layout.partial_products", "layout.partial_products needs a product"),
         ("--training.steps 5 --training.epochs 1", "one budget"),
         ("--training.steps 0", "training.steps is 0"),
         ("--training.batch_size 2.5", "training.batch_size is 2.5"),
@@ -240,6 +243,7 @@ def test_analyze(trained, capsys):
     assert main(["analyze", str(trained), "--examples", "100"]) == 0
     assert "6 digits: " in capsys.readouterr().out
     assert "doesn't fit the model's layout" in complaint(capsys, "analyze", str(trained), "--length", "11")
+    assert "'5' is no share from 0 to 1" in complaint(capsys, "analyze", str(trained), "--level", "5")
 
 
 def test_runs_lists_status_and_damage(trained, tmp_path, capsys):

@@ -64,6 +64,17 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share from 0 to 1, such as 0.9")
+    return value
+
+
 def build_parser() -> Parser:
     parser = Parser(
         prog="lengthwise",
@@ -198,7 +209,7 @@ def add_model_commands(commands: Commands) -> None:
     analyze.add_argument("run", metavar="RUN")
     analyze.add_argument("--length", type=int, help="of the problems (default: one more than trained)")
     analyze.add_argument("--examples", type=int, default=2000, help="problems (default: 2000)")
-    analyze.add_argument("--level", type=float, default=0.9, help="when a digit counts as learned (default: 0.9)")
+    analyze.add_argument("--level", type=share, default=0.9, help="when a digit counts as learned (default: 0.9)")
 
 
 def add_knobs(command: Parser) -> None:

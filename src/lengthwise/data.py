@@ -104,7 +104,9 @@ def parse_priming(value: object) -> object:
         lengths, _, count = part.partition("=")
         if not count.strip().isdecimal():
             raise UsageError(f"'{value}' is no priming such as 35=50 (fifty of 35 digits), 34=25,35=25 or 6:35=500")
-        pairs += spread(parse_lengths(lengths), int(count))
+        if min(chosen := parse_lengths(lengths)) < 1:
+            raise UsageError(f"data.priming is '{value}', but numbers have 1 digit or more")
+        pairs += spread(chosen, int(count))
     return tuple(pairs)
 
 
