@@ -37,4 +37,4 @@ format: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-huggingface
+	rm -rf .venv .venv-huggingface .venv-huggingface.lock
