@@ -216,6 +216,7 @@ def add_knobs(command: Parser) -> None:
     """What can be turned on a trained model."""
     command.add_argument("--layers", type=int, help="apply shared layers so often, instead of as configured")
     command.add_argument("--sharpness", type=float, default=1.0, help="factor of the attention scores (default: 1)")
+    command.add_argument("--threads", type=int, default=1, help="CPU threads (default: 1)")
 
 
 def add_listing_commands(commands: Commands) -> None:
@@ -333,7 +334,7 @@ def run_evaluate(chosen: argparse.Namespace) -> None:
     from lengthwise.data import BLOCK, evaluation_set
     from lengthwise.evaluation import accuracy, check_lengths
 
-    machine.prepare(chosen.device, os.cpu_count() or 1)
+    machine.prepare(chosen.device, chosen.threads)
     model = api.load(find_model(chosen), chosen.device)
     results = []
     for length in check_lengths(model, chosen.lengths, chosen.examples):
@@ -359,7 +360,7 @@ def run_stress(chosen: argparse.Namespace) -> None:
     from lengthwise import api, machine
     from lengthwise.stress import stress, table
 
-    machine.prepare("cpu", os.cpu_count() or 1)
+    machine.prepare("cpu", chosen.threads)
     model = api.load(find_model(chosen))
     outcomes = stress(model, chosen.lengths, chosen.examples, chosen.seed, chosen.layers, chosen.sharpness)
     if chosen.json:

@@ -16,8 +16,8 @@ from lengthwise.errors import UsageError
 
 def check(device: str, threads: int) -> torch.device:
     """The device, if the machine has it and the threads."""
-    if threads > (cores := os.cpu_count() or 1):
-        raise UsageError(f"threads is {threads}, but this machine has {cores} cores")
+    if not 1 <= threads <= (cores := os.cpu_count() or 1):
+        raise UsageError(f"threads is {threads}, but there can be 1 to {cores} on this machine")
     return find_device(device)
 
 
