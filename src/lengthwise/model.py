@@ -277,9 +277,8 @@ class Encoder(nn.Module):
         if placed or dropped:
             return Input(embedded(position.embed(self.symbols(tokens), at)))
 
-        def looked_up(
-            table: Tensor,
-        ) -> Tensor:  # with gradients, sums over all tokens, that bfloat16 doesn't round away
+        def looked_up(table: Tensor) -> Tensor:
+            # A row's gradient is a sum over all of its tokens, which bfloat16 would round away.
             return F.embedding(tokens, table.to(self.symbols.weight.dtype))
 
         # All that the first layer projects are the few symbols, so they are projected once and then looked up.
