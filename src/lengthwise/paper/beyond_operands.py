@@ -23,7 +23,10 @@ from lengthwise.runs import Run
 TRAINED, MOST, DIGITS = 3, 4, 5  # operands in training and in all, and their digits
 OPERANDS = range(2, MOST + 1)
 PRIMED = 50
-OVER = {"relative-key over index": ("index", BLUE), "relative-key over significance": ("significance", GREEN)}
+OVER = {  # the coordinate, and the colours of runs without and with priming
+    "relative-key over index": ("index", (BLUE, RED)),
+    "relative-key over significance": ("significance", (GREEN, ORANGE)),
+}
 PRIMED_TOO = f", primed with {PRIMED} sums of {MOST}"
 PRIMING = {"": False, PRIMED_TOO: True}
 
@@ -91,10 +94,10 @@ class BeyondOperands(Artefact):
 
     def draw(self, results: Results, figure: Any) -> None:
         axis = figure.subplots()
-        for name, (_, colour) in OVER.items():
-            for (primed, on), shade in zip(PRIMING.items(), (colour, RED if colour == BLUE else ORANGE), strict=True):
+        for name, (_, colours) in OVER.items():
+            for primed, colour in zip(PRIMING, colours, strict=True):
                 points = {many: shares(results, name + primed, many) for many in OPERANDS}
-                line(axis, points, name + (", primed" if on else ""), shade)
+                line(axis, points, name + primed, colour)
         axis.set(xlabel=f"numbers of {DIGITS} digits that are added (trained on 2 to {TRAINED})", xticks=list(OPERANDS))
         percent(axis, "exact match (%)")
         finish(figure)
