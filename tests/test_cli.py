@@ -65,7 +65,7 @@ def complaint(capsys, *words: str) -> str:
         ("--data.priming 10=5000", "leaves none of the usual length"),
         ("--data.priming 0:3=50", "numbers have 1 digit or more"),
         ("--data.train_operands 3", "the task has 2 operands"),
-        ("--layout.partial_products", "layout.partial_products needs a product"),
+        ("--layout.long_multiplication", "layout.long_multiplication needs the task multiplication"),
         ("--training.steps 5 --training.epochs 1", "one budget"),
         ("--training.steps 0", "training.steps is 0"),
         ("--training.batch_size 2.5", "training.batch_size is 2.5"),

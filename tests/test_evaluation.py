@@ -11,7 +11,7 @@ from lengthwise.data import BLOCK, evaluation_set
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
 from lengthwise.evaluation import Accuracy, accuracy, evaluate, wilson
-from lengthwise.layout import IGNORED, PAD, VOCABULARY, Layout
+from lengthwise.layout import PAD, VOCABULARY, Layout
 from lengthwise.model import Knobs
 from lengthwise.solver import Solver
 
@@ -164,8 +164,8 @@ def test_a_fitted_layout_fits_the_block_whatever_is_worked_on_at_once(monkeypatc
     assert any(0 < share < 1 for share in at_once[0].digits)
 
 
-def test_partial_products_are_asked_for_in_training():
-    layout = {"fitted": True, "compact": True, "answer_room": True, "partial_products": True}
+def test_long_multiplication_asks_for_the_sums_of_all_rows_in_training():
+    layout = {"fitted": True, "compact": True, "answer_room": True, "long_multiplication": True}
     task = {"kind": "multiplication", "second_digits": 2}
     solver = untrained({**layout, "order": "least-significant-first"}, task, layers=2, position="alibi").train()
     operands = Numbers.from_ints([123, 0]), Numbers.from_ints([45, 6])
@@ -173,13 +173,25 @@ def test_partial_products_are_asked_for_in_training():
     logits, targets, n_out = solver.supervised(operands, answer, padding=2)
     assert n_out == 7  # five digits, and two of padding
     assert targets[:, :n_out].tolist() == solver.targets(answer, n_out).tolist()
-    assert targets.tolist()[0][8:15] == [5, 1, 6, PAD, PAD, PAD, PAD]  # 123 × 5
-    assert targets.tolist()[0][16:23] == [0, 2, 9, 4, PAD, PAD, PAD]  # 123 × 4, tenfold
-    asked = targets != IGNORED
-    assert (~asked).sum(1).tolist() == [3, 3]  # the operators
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
-    each = -logits.log_softmax(-1)[asked].gather(-1, targets[asked][:, None])
-    torch.testing.assert_close(loss, each.mean())
+    rows = [[5, 3, 5, 5], [5, 1, 6], [0, 2, 9, 4], [5, 1, 6]]  # 123 × 45, 123 × 5; 1230 × 4, 123 × 5
+    assert targets[0].tolist() == [symbol for row in rows for symbol in row + [PAD] * (8 - len(row))]
+    assert targets[1].tolist() == [0, *[PAD] * 7] * 4
+    assert logits.shape == (2, 32, 15)
+    with solver.testing():
+        assert solver(operands).shape == (2, 5, 15)
+
+
+@pytest.mark.parametrize("second_digits", [1, None])
+def test_long_multiplication_takes_numbers_of_any_length_on_both_sides(second_digits):
+    """And gives each problem the answer that it has alone, whatever is asked beside it."""
+    layout = {"fitted": True, "compact": True, "answer_room": True, "long_multiplication": True}
+    task = {"kind": "multiplication", "second_digits": second_digits}
+    fields = {"window": 1, "patience": 2, "position": {"kind": "relative-bias", "clip": 1, "by_operands": True}}
+    solver = untrained({**layout, "order": "least-significant-first"}, task, **fields)
+    asked = ["12 × 3456", "987654 × 1", "5 × 67", "34 × 5678", "987654321 × 123456789"]
+    together = solver.explain(asked)
+    assert [solution.symbols for solution in together] == [solver.explain([text])[0].symbols for text in asked]
+    assert [len(solution.symbols) for solution in together] == [6, 7, 3, 6, 18]
 
 
 def test_a_fitted_layout_takes_any_length():

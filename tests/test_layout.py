@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from lengthwise.data import draw
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError, explain
-from lengthwise.layout import IGNORED, PAD, VOCABULARY, Layout, LayoutConfig
+from lengthwise.layout import PAD, VOCABULARY, Layout, LayoutConfig
 from lengthwise.tasks import (
     Addition,
     ElementwiseAddition,
@@ -114,49 +114,72 @@ def test_coordinates(layout, operands):
         assert totals == [numbers[row : row + 1].to_ints()[0] for numbers in operands]
 
 
-def test_partial_products_are_rows_of_the_first_operand_times_powers_of_ten():
-    switches = {"answer_room": True, "compact": True, "partial_products": True}
-    layout = Layout(Multiplication(second_digits=3), 2, LayoutConfig(order="least-significant-first", **switches))
+LONG_MULTIPLICATION = LayoutConfig(
+    order="least-significant-first", answer_room=True, compact=True, fitted=True, long_multiplication=True
+)
+
+
+def test_long_multiplication_has_a_row_for_each_product_and_each_sum():
+    layout = Layout(Multiplication(second_digits=3), 2, LONG_MULTIPLICATION)
     operands = Numbers.from_ints([12, 7]), Numbers.from_ints([345, 60])
-    empty = "<PAD> <PAD> <PAD> <PAD> <PAD> ×"
+    sums = "<PAD> <PAD> <PAD> <PAD> <PAD> × " * 3
     assert layout.text(layout.encode(operands)) == [
-        f"{empty} 2 1 <PAD> <PAD> <PAD> × 0 2 1 <PAD> <PAD> × 0 0 2 1 <PAD> × 5 4 3",
-        f"{empty} 7 <PAD> <PAD> <PAD> <PAD> × 0 7 <PAD> <PAD> <PAD> × 0 0 7 <PAD> <PAD> × 0 6 <PAD>",
+        sums + "0 0 2 1 <PAD> × 0 2 1 <PAD> <PAD> × 2 1 <PAD> <PAD> <PAD> × 5 4 3",
+        sums + "0 0 7 <PAD> <PAD> × 0 7 <PAD> <PAD> <PAD> × 7 <PAD> <PAD> <PAD> <PAD> × 0 6 <PAD>",
     ]
     at = layout.coordinates(operands)
-    assert at.row.tolist() == [0] * 12 + [1] * 6 + [2] * 6 + [0] * 3
-    assert at.operand.tolist() == [2] * 6 + [0] * 18 + [1] * 3
-    assert at.shared.tolist() == [False] * 24 + [True] * 3
-    assert at.significance.tolist() == [*range(6)] * 4 + [0, 1, 2]
-    assert at.place[1].tolist() == [0] * 6 + [1, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 1, 2, 0]
+    assert at.row.tolist() == ([2] * 6 + [1] * 6 + [0] * 6) * 2 + [0, 1, 2]
+    assert at.operand.tolist() == [2] * 18 + [0] * 18 + [1] * 3
+    assert at.shared.tolist() == [False] * 36 + [True] * 3
+    assert at.significance.tolist() == [*range(6)] * 6 + [0, 1, 2]
+    assert at.place[1].tolist() == [0] * 18 + [1, 2, 3, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 2, 0]
     assert [numbers.to_ints() for numbers in layout.decode(layout.encode(operands))] == [[12, 7], [345, 60]]
-    assert layout.n_out == 5
+    assert (layout.n_out, layout.n_asked, layout.n_operands) == (5, 36, 4)
     targets = layout.encode_targets(operands, layout.task.answer(*operands))
-    symbols = {**dict(enumerate(VOCABULARY)), IGNORED: "."}
-    assert [" ".join(symbols[token] for token in line) for line in targets.tolist()] == [
-        "0 4 1 4 <PAD> . 0 6 <PAD> <PAD> <PAD> . 0 8 4 <PAD> <PAD> . 0 0 6 3 <PAD> .",  # 12 × 345 = 60 + 480 + 3600
-        "0 2 4 <PAD> <PAD> . 0 <PAD> <PAD> <PAD> <PAD> . 0 2 4 <PAD> <PAD> . 0 0 0 <PAD> <PAD> .",  # 7 × 60
+    pads = "<PAD> <PAD> <PAD>"
+    assert layout.text(targets[:, :18]) == [
+        f"0 4 1 4 <PAD> <PAD> 0 4 5 {pads} 0 6 <PAD> {pads}",  # 12 × 345, 12 × 45 and 12 × 5
+        f"0 2 4 {pads} 0 2 4 {pads} 0 <PAD> <PAD> {pads}",  # 7 × 60, 7 × 60 and 7 × 0
+    ]
+    assert layout.text(targets[:, 18:]) == [
+        f"0 0 6 3 <PAD> <PAD> 0 8 4 {pads} 0 6 <PAD> {pads}",  # 1200 × 3, 120 × 4 and 12 × 5
+        f"0 <PAD> <PAD> {pads} 0 2 4 {pads} 0 <PAD> <PAD> {pads}",  # 700 × 0, 70 × 6 and 7 × 0
     ]
 
 
-def test_training_asks_for_the_answer_alone_where_there_are_no_partial_products(layout, operands):
+@pytest.mark.parametrize("second_digits", [3, None])
+def test_long_multiplication_has_as_many_rows_as_the_second_operands_need(second_digits):
+    layout = Layout(Multiplication(second_digits=second_digits), 2, LONG_MULTIPLICATION)
+    for first, second, padding, rows, width in [(7, 9, 0, 1, 2), (7, 12345, 0, 5, 6), (12345, 67, 3, 2, 10)]:
+        operands = Numbers.from_ints([first, 1]), Numbers.from_ints([second, 1])
+        fitted = layout.fit(operands, padding)
+        assert fitted.widths == (width,) * (2 * rows) + (rows,)
+        assert [numbers.to_ints() for numbers in fitted.decode(fitted.encode(operands))] == [[first, 1], [second, 1]]
+        targets = fitted.encode_targets(operands, fitted.task.answer(*operands)).reshape(2, 2 * rows, width + 1)
+        asked = [fitted.decode_answer(targets[:, row])[0].to_ints()[0] for row in range(2 * rows)]
+        assert asked[:rows] == [first * (second % 10 ** (row + 1)) for row in reversed(range(rows))]
+        assert asked[rows:] == [first * int(digit) * 10**row for row, digit in enumerate(str(second)[::-1])][::-1]
+
+
+def test_training_asks_for_the_answer_alone_where_there_are_no_rows(layout, operands):
     answer = layout.task.answer(*operands)
     assert layout.encode_targets(operands, answer).tolist() == layout.encode_answer(answer).tolist()
+    assert layout.n_asked == layout.n_out
 
 
 @pytest.mark.parametrize(
     ("task", "switches"),
     [
-        (Addition(), {"answer_room": True}),
-        (Multiplication(second_digits=None), {"answer_room": True}),
-        (Multiplication(), {}),
-        (ModularMultiplication(), {"answer_room": True}),
-        (Multiplication(), {"answer_room": True, "order": "most-significant-first"}),
+        (Addition(), {}),
+        (ModularMultiplication(), {}),
+        (Multiplication(), {"answer_room": False}),
+        (Multiplication(), {"compact": False}),
+        (Multiplication(), {"order": "most-significant-first"}),
     ],
 )
-def test_partial_products_need_a_product_by_numbers_of_fixed_length(task, switches):
-    with pytest.raises(UsageError, match="partial_products needs"):
-        Layout(task, 5, LayoutConfig(partial_products=True, **{"order": "least-significant-first", **switches}))
+def test_long_multiplication_needs_a_product_and_room_for_it(task, switches):
+    with pytest.raises(UsageError, match="long_multiplication needs"):
+        Layout(task, 5, LONG_MULTIPLICATION.model_copy(update=switches))
 
 
 def test_coordinates_have_one_row_for_all_where_examples_agree():

@@ -129,19 +129,19 @@ def torchs_layer(config: ModelConfig, layer: nn.Module) -> nn.TransformerEncoder
     return theirs
 
 
-@pytest.mark.parametrize("recall", [False, True])
+@pytest.mark.parametrize("added", [(), ("recall",), ("feedback",), ("recall", "feedback")])
 @pytest.mark.parametrize("mask_padding", [False, True])
 @pytest.mark.parametrize("activation", ["gelu", "gelu-tanh", "relu"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("encoder_kind", ["transformer", "universal-transformer"])
 @pytest.mark.parametrize("position", ["absolute", "none"])
-def test_the_encoder_equals_torchs_own_layers(position, encoder_kind, norm, activation, mask_padding, recall):
+def test_the_encoder_equals_torchs_own_layers(position, encoder_kind, norm, activation, mask_padding, added):
     encoder = encoder_of(
         encoder=encoder_kind,
         norm=norm,
         activation=activation,
         mask_padding=mask_padding,
-        recall=recall,
+        **dict.fromkeys(added, True),
         position=position,
         embedding_width=6,
         feedforward_width=20,
@@ -157,7 +157,9 @@ def test_the_encoder_equals_torchs_own_layers(position, encoder_kind, norm, acti
     x = start = encoder.project(encoder.embedding_norm(x))
     for i in range(3):
         theirs = torchs_layer(encoder.config, encoder.layers[i if encoder_kind == "transformer" else 0])
-        x = x + start if recall and i else x
+        read = encoder.classifier(encoder.final_norm(x)).softmax(-1)
+        again = {"recall": start, "feedback": encoder.project(read @ encoder.symbols.weight)}
+        x = x + sum(again[name] for name in added) if i else x
         x = theirs(x, src_key_padding_mask=tokens == PAD if mask_padding else None)
     if norm == "pre":
         x = encoder.final_norm(x)
@@ -319,7 +321,7 @@ def settling(encoder: Encoder, tokens: Tensor, at: Coordinates[Tensor], n_out: i
     [
         {},
         {"window": 1, "position": {"kind": "relative-key", "coordinate": "significance"}},
-        {"mask_padding": True, "recall": True, "norm": "pre"},
+        {"mask_padding": True, "recall": True, "feedback": True, "norm": "pre"},
     ],
     ids=["plain", "window", "masked"],
 )
@@ -427,14 +429,41 @@ def test_attention_weighs_keys_by_content_or_by_position_alone_and_may_go_nowher
     attention, position, index = encoder.layers[0].attention, encoder.position(0), torch.arange(5)
     view = View(Coordinates(index, index, index, index * 0, index < 0, index * 0), 5)
     x = torch.randn(1, 5, 8, generator=torch.Generator().manual_seed(1))
-    q, k, v = attention.qkv(x)[0].split(8, -1)
+    *qk, v = attention.qkv(x)[0].split(8, -1)
     mixed = torch.zeros(5, 8)
     for head in range(2):
         part = slice(4 * head, 4 * head + 4)
         for i in range(5):
             scores = [position.table.weight[i - j + position.reach, head] for j in range(5)]
             if content:
+                q, k = qk
                 scores = [s + q[i, part] @ k[j, part] / 2 for j, s in enumerate(scores)]
             total = sum(s.exp() for s in scores) + (1 if sink else 0)
             mixed[i, part] = sum(s.exp() / total * v[j, part] for j, s in enumerate(scores))
+    (view,) = encoder.weighed(view)
+    assert (view.weights is None) is content
     torch.testing.assert_close(attention(attention.project(x, 5), view, position, 1.0)[0], attention.output(mixed))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("kind", ["relative-bias", "t5-bias", "alibi", "fire", "randomised"])
+@pytest.mark.parametrize("encoder_kind", ["transformer", "universal-transformer"])
+def test_weights_by_position_alone_are_those_of_attention_whose_content_counts_nothing(order, kind, encoder_kind):
+    """Computed once, and for all examples where they agree; dense, in a window and in a band, and with sharpness."""
+    position = {"kind": kind, "inner": {"kind": "alibi", "coordinate": "significance"}, "coordinate": "significance"}
+    del position["coordinate" if kind == "randomised" else "inner"]
+    for fields in [{}, {"window": 1, "sink": True}, {"window": 1, "mask_padding": True}]:
+        for digits in (4, 60) if "window" in fields else (4,):
+            tokens, at, n_out = problems(order, digits=digits)
+            config = {**SMALL, "encoder": encoder_kind, "position": position, **fields}
+            with_content = Encoder(ModelConfig.model_validate(config), tokens.shape[1]).eval()
+            without = Encoder(ModelConfig.model_validate({**config, "content": False}), tokens.shape[1]).eval()
+            with_content.initialise(torch.Generator().manual_seed(0))
+            weights = with_content.state_dict()
+            values = {name: weight.chunk(3)[2].clone() for name, weight in weights.items() if "qkv" in name}
+            for name, value in values.items():
+                weights[name][: -len(value)] = 0  # queries and keys
+            without.load_state_dict({**weights, **values})
+            for encoder in (with_content, without):
+                encoder.knobs = Knobs(sharpness=1.5)
+            torch.testing.assert_close(without(tokens, at, n_out), with_content(tokens, at, n_out))

@@ -94,7 +94,7 @@ def problems(
 ) -> tuple[Tensor, Coordinates[Tensor], int]:
     """Tokens and coordinates of problems of different lengths, and n_out."""
     several = isinstance(task, Multiplication) and order == "least-significant-first"
-    rows = {"answer_room": True, "partial_products": True} if several else {}
+    rows = {"answer_room": True, "long_multiplication": True} if several else {}
     layout = Layout(task, digits, LayoutConfig(order=order, compact=True, **rows))
     rng = np.random.default_rng(0)
     operands = tuple(draw(rng, "uniform-length", np.full(count, most)) for most in task.operand_digits(digits))
@@ -236,7 +236,7 @@ def rows_of(at: Coordinates[Tensor], batch: int) -> dict[str, list[list[int]]]:
 
 
 def naive_distance(where: dict[str, list[list[int]]], coordinate: str, b: int, i: int, j: int) -> int:
-    """Query minus key; by significance, an operand of fixed length is beside the number line, seen from its row."""
+    """Query minus key; by significance, a shared operand is beside the number line, seen from the query's row."""
     query, key = where[coordinate][b][i], where[coordinate][b][j]
     shared = where["shared"][b]
     if coordinate == "significance" and shared[i] != shared[j]:
@@ -246,10 +246,10 @@ def naive_distance(where: dict[str, list[list[int]]], coordinate: str, b: int, i
 
 
 def naive_operands(where: dict[str, list[list[int]]], b: int, i: int, j: int) -> tuple[int, int]:
-    """Of query and key; from another operand, rows after the first are operands of their own, after all others."""
+    """Of query and key; another row of the query's operand counts as one more operand, after all others."""
     query, key = where["operand"][b][i], where["operand"][b][j]
-    row = where["row"][b][j]
-    return query, max(where["operand"][b]) + row if row and query != key else key
+    another = query == key and where["row"][b][i] != where["row"][b][j]
+    return query, max(where["operand"][b]) + 1 if another else key
 
 
 def dot(a: list[float], b: list[float]) -> float:
@@ -498,8 +498,8 @@ def test_a_window_is_over_true_positions_where_those_of_the_embedding_are_random
 
 @pytest.mark.parametrize("over", ["index", "significance"])
 def test_a_window_hides_what_is_further_away_and_shared_operands_see_themselves_alone(over, order, task):
-    """Against a double loop, and the band against the window. Operands of fixed length are seen from everywhere, and
-    rows of one operand don't see each other."""
+    """Against a double loop, and the band against the window. Shared operands are seen from everywhere; where there
+    are rows, a query sees its own and what is shared in it, and a sum sees the sum below."""
     tokens, at, _ = problems(order, 3, task)
     batch, length = tokens.shape
     rows = rows_of(at, batch)
@@ -508,9 +508,9 @@ def test_a_window_hides_what_is_further_away_and_shared_operands_see_themselves_
         expected = torch.zeros(batch, length, length, dtype=torch.bool)
         for b, i, j in product(range(batch), range(length), range(length)):
             near = abs(where[b][i] - where[b][j]) <= reach
-            if rows["operand"][b][i] == rows["operand"][b][j]:
-                near = near and rows["row"][b][i] == rows["row"][b][j]
-            expected[b, i, j] = shared[b][j] if shared[b][i] or shared[b][j] else near
+            above = rows["row"][b][i] - rows["row"][b][j]
+            sums = above == 1 and rows["operand"][b][i] == rows["operand"][b][j] == 2
+            expected[b, i, j] = (shared[b][j] if shared[b][i] or shared[b][j] else near) and (above == 0 or sums)
         window = view_window(at, reach, over)
         assert (window.band, window.queries) == (None, length)
         assert torch.equal((~window.hidden).expand(batch, 1, length, length)[:, 0], expected)

@@ -4,7 +4,7 @@ Every token also has coordinates: its index in the sequence, its significance (p
 embedding works over one of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Generic, Literal, TypeVar
 
@@ -18,7 +18,7 @@ from lengthwise.tasks import Task
 
 VOCABULARY = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "+", "%", "×", "*", "<PAD>")
 PAD = VOCABULARY.index("<PAD>")
-IGNORED = -100  # where training asks for no symbol, as torch's cross entropy has it
+SUMS = 2  # the operand number of the sums in long multiplication
 
 Tokens = NDArray[np.int64]
 A = TypeVar("A")
@@ -32,9 +32,9 @@ class Coordinates(Generic[A]):
     index: A  # 0, 1, 2, … in the sequence
     significance: A  # the power of ten of a digit; goes on through padding and operator as if they were digits
     place: A  # of a digit in its number as it is written, from 1; 0 for padding and operators
-    operand: A  # 0 for the first operand and the operator after it, 1 for the second, …; then an empty answer's
-    shared: A  # whether it is in an operand whose length doesn't grow with the problem, such as the second of 35 × 3
-    row: A  # which digit of the second operand it is multiplied with, where layout.partial_products has rows; else 0
+    operand: A  # 0 for the first operand and the operator after it, 1 for the second, …; then sums
+    shared: A  # whether it is in an operand beside the number line, such as the second of 35 × 3
+    row: A  # in long multiplication: which digit of the second operand it is, or belongs to; else 0
 
     def map(self, convert: Callable[[A], B]) -> "Coordinates[B]":
         return Coordinates(*(convert(getattr(self, field.name)) for field in fields(self)))
@@ -58,10 +58,10 @@ class LayoutConfig(BaseModel):
     answer_room: bool = Field(
         False, description="make the first operand's room as wide as the answer, which is read there"
     )
-    partial_products: bool = Field(
+    long_multiplication: bool = Field(
         False,
-        description="write the first operand once for each digit of the second, times 1, 10, 100, as in long"
-        " multiplication, and train these rows on their products; before them is an empty one for the answer",
+        description="for each digit of the second operand, write a row with the first times 1, 10, 100, …, which is"
+        " trained to be the product, and before all these an empty row which is trained to be the sum so far",
     )
 
     @model_validator(mode="after")
@@ -85,9 +85,11 @@ class Layout:
     1 3 4 4
     """
 
-    def __init__(self, task: Task, digits: int, config: LayoutConfig | None = None):
+    def __init__(
+        self, task: Task, digits: int, config: LayoutConfig | None = None, needed: tuple[int, ...] | None = None
+    ):
         self.config = config = config or LayoutConfig()
-        needed = task.operand_digits(digits)
+        needed = needed or task.operand_digits(digits)  # digits of each operand
         self.task = task
         self.digits = digits
         # The paper's 15 symbols serve its tasks; a task with a symbol of its own has one more.
@@ -97,22 +99,25 @@ class Layout:
         self.shared = np.equal(task.operand_digits(1), task.operand_digits(2))
         if config.answer_room:
             self.widths = (max(self.widths[0], config.n_out or task.answer_digits(needed)), *self.widths[1:])
-        # The numbers that are written: which operand, and which row of it. After the operands comes an empty answer.
+        # The numbers that are written: which operand, and times which power of ten.
         self.written = [(operand, 0) for operand in range(len(needed))]
-        if config.partial_products:
-            by_fixed = self.shared.tolist() == [False, True] and task.answer_digits(needed) == sum(needed)
-            if not (by_fixed and config.answer_room and self.least_first):
+        self.n_operands = len(needed)  # that a position embedding tells apart
+        if config.long_multiplication:
+            if not (task.kind == "multiplication" and config.answer_room and config.compact and self.least_first):
                 raise UsageError(
-                    "layout.partial_products needs a product by numbers of fixed length (task.second_digits), with"
-                    " layout.answer_room and the order least-significant-first"
+                    "layout.long_multiplication needs the task multiplication, with layout.answer_room, layout.compact"
+                    " and the order least-significant-first"
                 )
-            self.written = [(len(needed), 0), *((0, row) for row in range(needed[1])), (1, 0)]
-            self.widths = (self.widths[0],) * (needed[1] + 1) + self.widths[1:]
-        # That a position embedding tells apart: further rows are operands of their own, seen from others.
-        self.n_operands = 1 + max(operand for operand, _ in self.written) + max(row for _, row in self.written)
+            self.shared = np.array([False, True])
+            rows = [*reversed(range(needed[1]))]  # the last sum, which is the answer, comes first
+            self.written = [*((SUMS, row) for row in rows), *((0, row) for row in rows), (1, 0)]
+            self.widths = (self.widths[0],) * (2 * len(rows)) + self.widths[1:]
+            self.n_operands = 4  # with sums and, seen from a sum, the one below
         self.length = sum(self.widths) + len(self.widths) - 1
         room = needed if config.answer_room else self.widths
         self.n_out = config.n_out or min(task.answer_digits(room), self.length)
+        # The positions that training asks for.
+        self.n_asked = sum(width + 1 for width in self.widths[:-1]) if config.long_multiplication else self.n_out
         if not task.answer_digits(needed) <= self.n_out <= self.length:
             raise UsageError(
                 f"layout.n_out is {self.n_out}, but the answers have up to {task.answer_digits(needed)} digits"
@@ -121,9 +126,14 @@ class Layout:
 
     def fit(self, operands: tuple[Numbers, ...], padding: int = 0) -> "Layout":
         """The layout for these problems: itself, or one with room for the longest of them and some more padding."""
+        return self.of_lengths([int(numbers.lengths.max(initial=1)) for numbers in operands], padding)
+
+    def of_lengths(self, longest: Sequence[int], padding: int = 0) -> "Layout":
+        """The same for problems whose longest operands have so many digits."""
         if not self.config.fitted:
             return self
-        longest = [int(numbers.lengths.max(initial=1)) for numbers in operands]
+        if self.config.long_multiplication:
+            return Layout(self.task, max(longest), self.config, (longest[0] + padding, longest[1]))
         digits = max(n for n, shared in zip(longest, self.shared, strict=True) if not shared)
         return Layout(self.task, digits + padding, self.config)
 
@@ -140,16 +150,18 @@ class Layout:
         return self._write(answer, n_out or self.n_out)
 
     def encode_targets(self, operands: tuple[Numbers, ...], answer: Numbers) -> Tokens:
-        """What training asks for, from the first position on: the answer and, if there are, the partial products."""
-        if not self.config.partial_products:
+        """What training asks for at the first n_asked positions: the answer and, in long multiplication, all rows."""
+        if not self.config.long_multiplication:
             return self.encode_answer(answer)
-        (width, *_), rows = self.widths, len(self.widths) - 2
-        targets = np.full((len(answer), 1 + rows, width + 1), IGNORED)
-        targets[:, 0, : self.n_out] = self.encode_answer(answer)
-        for row in range(rows):
-            digit = Numbers.of(operands[1].widened(max(rows, operands[1].width))[:, row : row + 1])
-            targets[:, 1 + row, :width] = self._write(multiply(operands[0], digit).shifted(row), width)
-        return targets.reshape(len(answer), -1)
+        first, second = operands
+        digits = second.widened(max(second.width, self.widths[-1]))
+
+        def asked(operand: int, row: int) -> Numbers:
+            if operand == SUMS:
+                return multiply(first, Numbers.of(digits[:, : row + 1]))
+            return multiply(first.shifted(row), Numbers.of(digits[:, row : row + 1]))
+
+        return np.concatenate([self._write(asked(*row), self.widths[0] + 1) for row in self.written[:-1]], axis=1)
 
     def decode(self, tokens: Tokens) -> tuple[Numbers, ...]:
         """The operands of problems written by `encode`."""
@@ -181,6 +193,8 @@ class Layout:
             powers = [n - 1 - offset for n, offset in zip(lengths, offsets, strict=True)]
             significance = np.concatenate(powers, axis=1)[:, :-1]
         operand, row = np.repeat(self.written, [len(offset) for offset in offsets], axis=0)[:-1].T
+        if self.config.long_multiplication:
+            row[operand == 1] = offsets[-1][:-1]
         places = [np.where(offset < n, offset + 1, 0) for n, offset in zip(lengths, offsets, strict=True)]
         place = np.concatenate(places, axis=1)[:, :-1]
         return Coordinates(
@@ -198,8 +212,8 @@ class Layout:
 
     def _written(self, operands: tuple[Numbers, ...]) -> list[Numbers]:
         """What is written, in its order."""
-        empty = Numbers(operands[0].digits[:, :1], np.zeros_like(operands[0].lengths))
-        return [(*operands, empty)[operand].shifted(row) for operand, row in self.written]
+        empty = Numbers(np.zeros((len(operands[0]), 1), np.int64), np.zeros(len(operands[0]), np.int64))
+        return [operands[operand].shifted(row) if operand < len(operands) else empty for operand, row in self.written]
 
     def _write(self, numbers: Numbers, width: int) -> Tokens:
         if (longest := int(numbers.lengths.max(initial=0))) > width:

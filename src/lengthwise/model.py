@@ -35,7 +35,8 @@ HUGGING_FACE = {
         "scale_relative": False,
     },
 }
-LONGEST_DENSE = 64  # tokens: up to here, hiding what is outside a window is faster than a band
+# Tokens up to which hiding what is outside a window is faster than a band, and where attention is by position alone.
+LONGEST_DENSE, LONGEST_DENSE_BY_POSITION = 64, 128
 # A preset fills the fields that aren't given. tiny, small and cpu are for the CPU; base, standard and large are the
 # paper's sizes; bert-… and albert-… are those with every other value as Hugging Face has it, as the paper did.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -79,6 +80,9 @@ class ModelConfig(BaseModel):
     window: int | None = Field(None, ge=1, description="attend only so far to either side; null: everywhere")
     window_over: Coordinate = Field("significance", description="what the window is measured over")
     recall: bool = Field(False, description="add the input embeddings again before every layer but the first")
+    feedback: bool = Field(
+        False, description="add the symbols that would be read now, by their chances, before every layer but the first"
+    )
     patience: int | None = Field(
         None,
         ge=1,
@@ -124,17 +128,17 @@ class Knobs:
             raise UsageError(f"the sharpness of attention is a positive number, not {self.sharpness}")
 
 
-Projected = tuple[Tensor, Tensor, Tensor]  # queries, keys and values, each (b, …, width)
+Projected = tuple[Tensor, ...]  # queries, keys and values, each (b, …, width); by position alone, only values
 
 
 class Attention(nn.Module):
     """Multi-head self-attention of the first positions (those that are read) to the keys in their view."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ModelConfig, by_content: bool):
         super().__init__()
-        self.heads = config.heads
+        self.heads, self.by_content = config.heads, by_content
         self.scale = 1 / math.sqrt(config.width // config.heads) if config.content else 0.0
-        self.qkv = nn.Linear(config.width, 3 * config.width)
+        self.qkv = nn.Linear(config.width, (3 if by_content else 1) * config.width)
         self.output = nn.Linear(config.width, config.width)
         own = config.attention_dropout
         self.dropout = nn.Dropout(config.dropout if own is None else own)
@@ -143,18 +147,19 @@ class Attention(nn.Module):
     def project(self, x: Tensor, queries: int) -> Projected:
         """Queries of the first positions, and keys and values of all."""
         width = x.shape[-1]
-        if queries == x.shape[-2]:
-            q, k, v = self.qkv(x).split(width, -1)
-        else:
-            weight, bias = self.qkv.weight, self.qkv.bias
-            q = F.linear(x[:, :queries], weight[:width], bias[:width])
-            k, v = F.linear(x, weight[width:], bias[width:]).split(width, -1)
-        return q, k, v
+        if queries == x.shape[-2] or not self.by_content:
+            return self.qkv(x).split(width, -1)
+        weight, bias = self.qkv.weight, self.qkv.bias
+        q = F.linear(x[:, :queries], weight[:width], bias[:width])
+        return q, *F.linear(x, weight[width:], bias[width:]).split(width, -1)
 
     def forward(self, projected: Projected, view: View, position: Position, sharpness: float) -> Tensor:
         """What `project` gives -> (b, queries, width)"""
-        batch, queries, width = projected[0].shape
-        q, k, v = (y.view(batch, -1, self.heads, width // self.heads).transpose(1, 2) for y in projected)
+        batch, _, width = projected[0].shape
+        by_head = [y.view(batch, -1, self.heads, width // self.heads).transpose(1, 2) for y in projected]
+        if view.weights is not None:
+            return self.output(self.mix(view.weights, by_head[0], view.band).reshape(batch, view.queries, width))
+        q, k, v = by_head
         q, k = position.rotate(q, k, view.at)
         if view.band is None:
             scores = q @ k.mT
@@ -165,23 +170,34 @@ class Attention(nn.Module):
         extra = position.scores(q, k, view)
         if extra is not None:
             scores = scores + extra
+        weights = self.dropout(self.weigh(scores, view, sharpness))
+        mixed = weights @ v if view.band is None else (weights[..., None, :] @ v)[..., 0, :]
+        return self.output(mixed.transpose(1, 2).reshape(batch, view.queries, width))
+
+    def weigh(self, scores: Tensor, view: View, sharpness: float) -> Tensor:
+        """Attention weights, in the shape of the scores."""
         if sharpness != 1:
             scores = scores * sharpness
         if view.hidden is not None:
             scores = scores.masked_fill(view.hidden, torch.finfo(scores.dtype).min)  # a query may see nothing at all
-        weights = F.pad(scores, (0, 1)).softmax(-1)[..., :-1] if self.sink else scores.softmax(-1)
-        weights = self.dropout(weights)
-        mixed = weights @ v if view.band is None else (weights[..., None, :] @ v)[..., 0, :]
-        return self.output(mixed.transpose(1, 2).reshape(batch, queries, width))
+        return F.pad(scores, (0, 1)).softmax(-1)[..., :-1] if self.sink else scores.softmax(-1)
+
+    def mix(self, weights: Tensor, v: Tensor, band: Tensor | None) -> Tensor:
+        """Values (b, h, j, d) by weights (h, i, j) or (b, h, i, j) of positions alone: (b, i, h, d)"""
+        if self.training and self.dropout.p:
+            weights = self.dropout(weights.expand(len(v), *weights.shape[-3:]))
+        if band is None:
+            return torch.einsum(f"{'hij' if weights.dim() == 3 else 'bhij'},bhjd->bihd", weights, v)
+        return (weights.movedim(-3, -1)[..., None] * v.transpose(1, 2)[:, band]).sum(-3)
 
 
 class Layer(nn.Module):
     """Attention and a feed-forward network, each with a residual connection and a layer norm."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ModelConfig, by_content: bool):
         super().__init__()
         inner = config.feedforward_width or 4 * config.width
-        self.attention = Attention(config)
+        self.attention = Attention(config, by_content)
         self.attention_norm = nn.LayerNorm(config.width, config.norm_epsilon)
         self.widen = nn.Linear(config.width, inner)
         self.activation = {"gelu": nn.GELU(), "gelu-tanh": nn.GELU("tanh"), "relu": nn.ReLU()}[config.activation]
@@ -232,7 +248,8 @@ class Encoder(nn.Module):
         self.embedding_norm = nn.LayerNorm(input_width, config.norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
         self.project = nn.Linear(input_width, config.width) if config.embedding_width else nn.Identity()
-        self.layers = nn.ModuleList(Layer(config) for _ in range(own_layers))
+        self.by_content = config.content or self.position(0).by_content
+        self.layers = nn.ModuleList(Layer(config, self.by_content) for _ in range(own_layers))
         self.final_norm = nn.LayerNorm(config.width, config.norm_epsilon) if config.norm == "pre" else nn.Identity()
         self.classifier = nn.Linear(config.width, vocabulary)
 
@@ -255,16 +272,17 @@ class Encoder(nn.Module):
             )
         moved = self.position(0).moved(at)
         start = self.embed(tokens, moved)
-        view = replace(self.view(tokens, at), at=moved)
+        views = self.weighed(replace(self.view(tokens, at), at=moved))
         if not self.training:
             layers = self.knobs.layers
             if layers is None and self.config.patience:
-                return self.settle(start, view, n_out)
+                return self.settle(start, views[0], n_out)
         layers, x = layers or self.config.layers, start.x
         for i in range(layers - 1):
-            x = self.apply_layer(i, x, start, view)
+            x = self.apply_layer(i, x, start, views[i % len(views)])
         # The last layer is computed only where the answer is read.
-        return self.classify(self.apply_layer(layers - 1, x, start, view.of_first(n_out)))
+        last = views[(layers - 1) % len(views)].of_first(n_out)
+        return self.classify(self.apply_layer(layers - 1, x, start, last))
 
     def embed(self, tokens: Tensor, at: Coordinates[Tensor]) -> Input:
         """The input of the first layer: symbols with their positions."""
@@ -283,8 +301,8 @@ class Encoder(nn.Module):
 
         # All that the first layer projects are the few symbols, so they are projected once and then looked up.
         each = embedded(self.symbols.weight)
-        q, k, v = cast(Layer, self.layers[0]).project(each, len(each))
-        return Input(looked_up(each), (looked_up(q), looked_up(k), looked_up(v)))
+        projected = cast(Layer, self.layers[0]).project(each, len(each))
+        return Input(looked_up(each), tuple(map(looked_up, projected)))
 
     def view(self, tokens: Tensor, at: Coordinates[Tensor]) -> View:
         """What each position attends to."""
@@ -292,23 +310,38 @@ class Encoder(nn.Module):
         if config.window is None:
             view = View(at, length)
         else:
-            banded = length > LONGEST_DENSE and getattr(at, config.window_over).dim() == 1 and not config.mask_padding
+            longest = LONGEST_DENSE if self.by_content else LONGEST_DENSE_BY_POSITION
+            banded = length > longest and getattr(at, config.window_over).dim() == 1 and not config.mask_padding
             view = (view_band if banded else view_window)(at, config.window, config.window_over)
         if config.mask_padding:
             padding = (tokens == PAD)[:, None, None, :]
             view = replace(view, hidden=padding if view.hidden is None else padding | view.hidden)
         return view
 
+    def weighed(self, view: View) -> list[View]:
+        """The view of every layer, in turns: where attention is by position alone, with its weights, computed once."""
+        if self.by_content:
+            return [view]
+        nothing = self.symbols.weight.new_empty(0)  # for queries and keys
+        sharpness = 1.0 if self.training else self.knobs.sharpness
+        attention = cast(Layer, self.layers[0]).attention
+        scores = [cast(Position, position).scores(nothing, nothing, view) for position in self.positions]
+        return [replace(view, weights=attention.weigh(s, view, sharpness)) for s in scores if s is not None]
+
     def apply_layer(self, i: int, x: Tensor, start: Input, view: View) -> Tensor:
-        if self.config.recall and i:
+        if i and self.config.feedback:
+            x = x + cast(Tensor, self.project(self.classify(x).softmax(-1) @ self.symbols.weight))
+        if i and self.config.recall:
             x = x + start.x
         sharpness = 1.0 if self.training else self.knobs.sharpness
         layer = cast(Layer, self.layers[i % len(self.layers)])
         if i or start.projected is None:
             projected = layer.project(x, view.queries)
         else:
-            q, k, v = start.projected
-            projected = q[:, : view.queries], k, v
+            projected = start.projected
+            if self.by_content:
+                q, *kv = projected
+                projected = q[:, : view.queries], *kv
         return cast(Tensor, layer(x, projected, view, self.position(i), sharpness))
 
     def classify(self, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor, nn
 
 from lengthwise.errors import UsageError
-from lengthwise.layout import Coordinates
+from lengthwise.layout import SUMS, Coordinates
 from lengthwise.registry import Choice, Registry
 
 Coordinate = Literal["index", "significance"]
@@ -44,6 +44,7 @@ class View:
     queries: int  # the first so many positions
     band: Tensor | None = None  # (i, j): the positions of each query's keys; null: every query has all
     hidden: Tensor | None = None  # pairs that don't attend, in a shape that broadcasts to (b, h, i, j)
+    weights: Tensor | None = None  # of attention, where they depend on positions alone: (h, i, j) or (b, h, i, j)
 
     def ends(self, coordinate: str) -> tuple[Tensor, Tensor]:
         """A coordinate of queries and of keys, which broadcast to (i, j), or to (b, i, j) where examples differ."""
@@ -54,8 +55,8 @@ class View:
     def distance(self, coordinate: Coordinate) -> Tensor:
         """Query minus key: (i, j) or (b, i, j).
 
-        By significance, an operand of fixed length (the second of 35 × 3) is beside the number line and not on it: from
-        outside, its digits are at their own places, wherever the query is, counted from the query's row.
+        By significance, an operand beside the number line (the second of 35 × 3) isn't on it: from outside, its digits
+        are at their own places, wherever the query is, counted from the query's row.
         """
         query, key = self.ends(coordinate)
         if coordinate == "significance":
@@ -66,14 +67,15 @@ class View:
         return query - key
 
     def operands(self) -> tuple[Tensor, Tensor]:
-        """The operands of queries and of keys; seen from another operand, further rows of one are operands too."""
-        (query, key), (_, row) = self.ends("operand"), self.ends("row")
-        return query, torch.where((query != key) & (row > 0), self.at.operand.max() + row, key)
+        """The operands of queries and of keys; another row of the query's operand is one operand more."""
+        (query, key), (query_row, key_row) = self.ends("operand"), self.ends("row")
+        return query, torch.where((query == key) & (query_row != key_row), self.at.operand.max() + 1, key)
 
     def other_rows(self) -> Tensor:
-        """Whether a key is in another row of the query's operand: (i, j)."""
+        """Whether a key is in none of the rows that a query sees: its own and, from a sum, the sum below. (i, j)"""
         (query, key), (query_row, key_row) = self.ends("operand"), self.ends("row")
-        return (query == key) & (query_row != key_row)
+        below = (query == SUMS) & (key == SUMS) & (query_row == key_row + 1)
+        return (query_row != key_row) & ~below
 
     def of_first(self, queries: int) -> "View":
         """The same for fewer queries."""
@@ -81,42 +83,56 @@ class View:
         def first(x: Tensor | None) -> Tensor | None:
             return x if x is None or x.shape[-2] == 1 else x[..., :queries, :]
 
-        return View(self.at, queries, first(self.band), first(self.hidden))
+        return View(self.at, queries, first(self.band), first(self.hidden), first(self.weights))
 
     def of_examples(self, rows: Tensor) -> "View":
         """The same for some examples of the batch."""
-        hidden = self.hidden if self.hidden is None or self.hidden.dim() == 2 else self.hidden[rows]
-        return replace(self, at=self.at.map(lambda x: x[rows] if x.dim() == 2 else x), hidden=hidden)
+
+        def of_rows(x: Tensor | None) -> Tensor | None:
+            return x if x is None or x.dim() < 4 else x[rows]
+
+        at = self.at.map(lambda x: x[rows] if x.dim() == 2 else x)
+        return replace(self, at=at, hidden=of_rows(self.hidden), weights=of_rows(self.weights))
 
 
 def view_window(at: Coordinates[Tensor], reach: int, over: Coordinate) -> View:
-    """A query attends so far to either side, and to operands of fixed length; these attend only to themselves.
+    """A query attends so far to either side, and to shared operands; these attend only to themselves.
 
-    Rows of the same operand don't attend to each other.
+    In long multiplication it attends only to its row and, if it is in a sum, to the sum below.
     """
     everything = View(at, at.index.shape[-1])
     far = everything.distance(over).abs() > reach
     query_shared, key_shared = everything.ends("shared")
-    hidden = torch.where(query_shared | key_shared, ~key_shared, far | everything.other_rows())
+    hidden = torch.where(query_shared | key_shared, ~key_shared, far) | everything.other_rows()
     return replace(everything, hidden=hidden[:, None] if hidden.dim() == 3 else hidden)
 
 
 def view_band(at: Coordinates[Tensor], reach: int, over: Coordinate) -> View:
     """The same as `view_window`, for coordinates (j,) that all examples have, with the keys in the window alone."""
     where, device = getattr(at, over), at.index.device
-    inside = (~at.shared).nonzero()[:, 0]
-    least = int(where[inside].min())
-    # A row for each value of the coordinate: the positions that have it, and −1 where others are more.
-    row, order = (where[inside] - least).sort(stable=True)
-    counts = row.bincount()
-    column = torch.arange(len(row), device=device) - (counts.cumsum(0) - counts)[row]
-    grid = torch.full((len(counts) + 2 * reach, int(counts.max())), -1, device=device)
-    grid[row + reach, column] = inside[order]
-    rows = (where - least)[:, None] + torch.arange(2 * reach + 1, device=device)
-    near = grid[rows.clamp(0, len(grid) - 1)].flatten(1).masked_fill(at.shared[:, None], -1)
-    band = torch.cat([near, at.shared.nonzero()[:, 0].expand(len(where), -1)], 1)
+    inside, beside = (~at.shared).nonzero()[:, 0], at.shared.nonzero()[:, 0]
+    least, most, rows = int(where[inside].min()), int(where[inside].max()), 1 + int(at.row.max())
+    # A slot for each row and value of the coordinate, with as many more at both ends as a query sees beyond them.
+    span = most - least + 1 + 2 * reach
+    slot = (1 + at.row) * span + where - least + reach
+    slots = grouped(inside, slot[inside], (1 + rows) * span)
+    seen = torch.arange(-reach, reach + 1, device=device)
+    if rows > 1:
+        seen = torch.cat([seen, seen - span])  # the row below
+    near = slots[(slot[:, None] + seen).clamp(0, len(slots) - 1)].flatten(1).masked_fill(at.shared[:, None], -1)
+    band = torch.cat([near, grouped(beside, at.row[beside], rows)[at.row]], 1)
     view = View(at, len(where), band.clamp(min=0))
     return replace(view, hidden=(band < 0) | view.other_rows())
+
+
+def grouped(members: Tensor, group: Tensor, groups: int) -> Tensor:
+    """(groups, most): the members of each group in their order, and −1 where other groups have more."""
+    group, order = group.sort(stable=True)
+    counts = group.bincount(minlength=groups)
+    column = torch.arange(len(group), device=group.device) - (counts.cumsum(0) - counts)[group]
+    table = torch.full((groups, int(counts.max())), -1, device=group.device)
+    table[group, column] = members[order]
+    return table
 
 
 class Position(nn.Module):
@@ -127,6 +143,7 @@ class Position(nn.Module):
 
     per_layer = False  # whether layers that don't share weights have one each
     random = False  # whether it draws random numbers in training
+    by_content = True  # whether `scores` looks at queries or keys
 
     def __init__(self, options: Options, shape: Shape):
         super().__init__()
@@ -311,6 +328,7 @@ class RelativeBias(RelativeKey):
         strength: float = Field(1.0, gt=0, description="factor of the numbers; more: heads prefer some places at once")
 
     options: Options
+    by_content = False
 
     def __init__(self, options: Options, shape: Shape):
         super().__init__(options, shape)
@@ -329,6 +347,7 @@ class T5Bias(OverCoordinate):
         longest: int = Field(128, ge=2, description="distances from here on share the last bucket")
 
     options: Options
+    by_content = False
 
     def __init__(self, options: Options, shape: Shape):
         super().__init__(options, shape)
@@ -352,6 +371,8 @@ class T5Bias(OverCoordinate):
 @POSITIONS.register("alibi")
 class Alibi(OverCoordinate):
     """A penalty that grows with the distance, steeper in some heads; nothing is learned (Press et al., 2022)."""
+
+    by_content = False
 
     def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
         distance = view.distance(self.options.coordinate).abs()
@@ -406,6 +427,7 @@ class Fire(OverCoordinate):
         threshold: int = Field(512, ge=1, description="positions below it (times a learned factor) count as it")
 
     options: Options
+    by_content = False
 
     def __init__(self, options: Options, shape: Shape):
         super().__init__(options, shape)
@@ -442,7 +464,7 @@ class Randomised(Position):
         super().__init__(options, shape)
         inner = POSITIONS[options.inner.kind]
         self.inner = inner(options.inner, replace(shape, max_length=options.reach))
-        self.per_layer = inner.per_layer
+        self.per_layer, self.by_content = inner.per_layer, inner.by_content
 
     @property
     def longest(self) -> int:

@@ -116,7 +116,7 @@ RECORDS: dict[str, Record] = {
                 f"n×{digits}": Trial(
                     {
                         **product(digits),
-                        "layout.partial_products": True,
+                        "layout.long_multiplication": True,
                         "data.zeros": 0.2,
                         "training.more_layers": 8,
                         "training.steps": 6000,
@@ -215,7 +215,7 @@ def seen(experiment: Experiment) -> dict[str, Any]:
         "examples": experiment.steps * experiment.training.batch_size,
         "digits of the longest operands": longest.tolist(),
         **({"longest chain of carries": chain} if chain else {}),
-        **({"asked for besides the answer": "the partial products"} if experiment.layout.partial_products else {}),
+        **({"asked for besides the answer": "the sums of all rows"} if experiment.layout.long_multiplication else {}),
         "padding beyond the longest of a batch, at most": experiment.data.padding,
         "times that the layers are applied": f"{least} to {least + experiment.training.more_layers}",
     }

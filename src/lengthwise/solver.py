@@ -61,7 +61,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
     def forward(self, operands: tuple[Numbers, ...], layout: Layout | None = None) -> Tensor:
         """Logits (batch, n_out, vocabulary), with the problems written in this layout; by default in what fits them."""
         layout = layout or self.layout.fit(operands)
-        return self.logits(layout, operands, layout.n_out)
+        return self.logits(layout, operands, layout.n_asked)[:, : layout.n_out]
 
     def supervised(
         self, operands: tuple[Numbers, ...], answer: Numbers, padding: int = 0, layers: int | None = None
@@ -72,7 +72,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         """
         layout = self.layout.fit(operands, padding)
         targets = torch.from_numpy(layout.encode_targets(operands, answer)).to(self.device, non_blocking=True)
-        return self.logits(layout, operands, targets.shape[1], layers), targets, layout.n_out
+        return self.logits(layout, operands, layout.n_asked, layers), targets, layout.n_out
 
     def logits(
         self, layout: Layout, operands: tuple[Numbers, ...], positions: int, layers: int | None = None
@@ -117,13 +117,12 @@ class Solver(nn.Module, PyTorchModelHubMixin):
 
     def batches(self, parsed: Sequence[Sequence[str]]) -> Iterator[list[int]]:
         """Which problems are solved together: of one length, where the layout is fitted to it, and not too many."""
-        by_length: dict[int, list[int]] = {}
+        fitting: dict[tuple[int, ...], tuple[int, list[int]]] = {}
         for row, operands in enumerate(parsed):
-            grow = [len(operand) for operand, shared in zip(operands, self.layout.shared, strict=True) if not shared]
-            longest = max(grow) if self.layout.config.fitted else self.layout.digits
-            by_length.setdefault(longest, []).append(row)
-        for longest, rows in by_length.items():
-            size = self.at_once(Layout(self.task, longest, self.layout.config))
+            layout = self.layout.of_lengths([len(operand) for operand in operands])
+            _, rows = fitting.setdefault(layout.widths, (self.at_once(layout), []))
+            rows.append(row)
+        for size, rows in fitting.values():
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
     def _solutions(self, problems: Sequence[str], operands: tuple[Numbers, ...]) -> Iterator[Solution]:
@@ -149,7 +148,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         layout = self.layout.fit(operands)
         at = layout.coordinates(operands).map(lambda c: c[0].tolist() if c.ndim == 2 else c.tolist())
         (tokens,), (answer,) = layout.encode(operands), layout.encode_answer(self.task.answer(*operands))
-        shown = [name for name in vars(at) if name != "row" or layout.config.partial_products]
+        shown = [name for name in vars(at) if name != "row" or layout.config.long_multiplication]
         return [
             {
                 "symbol": layout.vocabulary[token],
@@ -175,7 +174,8 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         if len(operands) != len(rooms):
             raise UsageError(f"{shown} has {len(operands)} operands, but this model's layout has {len(rooms)}")
         for operand, room, shared in zip(operands, rooms, self.layout.shared, strict=True):
-            if len(operand) > room and (shared or not self.layout.config.fitted):
+            fixed = shared and not self.layout.config.long_multiplication
+            if len(operand) > room and (fixed or not self.layout.config.fitted):
                 raise UsageError(
                     f"{shortened(operand)} has {len(operand)} digits, but this model's layout has room for {room}"
                 )
