@@ -98,7 +98,6 @@ def test_solver_there_and_back(tmp_path: Path) -> None:
         ({"mask_padding": True}, "mask_padding is True"),
         ({"window": 3}, "window is 3"),
         ({"recall": True}, "recall is True"),
-        ({"feedback": True}, "feedback is True"),
         ({"sink": True}, "sink is True"),
         ({"patience": 2, "encoder": "universal-transformer"}, "patience is 2"),
         ({"content": False}, "content is False"),

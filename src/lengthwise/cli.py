@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from lengthwise.runs import Run
+    from lengthwise.solver import Solver
 
 
 class Parser(argparse.ArgumentParser):
@@ -213,9 +214,15 @@ def add_model_commands(commands: Commands) -> None:
 
 
 def add_knobs(command: Parser) -> None:
-    """What can be turned on a trained model."""
+    """What can be turned on a trained model, and asked of it."""
     command.add_argument("--layers", type=int, help="apply shared layers so often, instead of as configured")
     command.add_argument("--sharpness", type=float, default=1.0, help="factor of the attention scores (default: 1)")
+    command.add_argument(
+        "--second-digits",
+        metavar="K",
+        type=lambda text: text if text == "same" else natural(text),
+        help="ask for products by numbers of so many digits, or of the same as the first (long multiplication only)",
+    )
     command.add_argument("--threads", type=int, default=1, help="CPU threads (default: 1)")
 
 
@@ -335,7 +342,7 @@ def run_evaluate(chosen: argparse.Namespace) -> None:
     from lengthwise.evaluation import accuracy, check_lengths
 
     machine.prepare(chosen.device, chosen.threads)
-    model = api.load(find_model(chosen), chosen.device)
+    model = asked(chosen, api.load(find_model(chosen), chosen.device))
     results = []
     for length in check_lengths(model, chosen.lengths, chosen.examples):
         blocks = evaluation_set(model.task, length, chosen.examples, chosen.seed, sampling=chosen.sampling)
@@ -354,6 +361,12 @@ def run_evaluate(chosen: argparse.Namespace) -> None:
     print_accuracies(results, chosen.digits)
 
 
+def asked(chosen: argparse.Namespace, model: "Solver") -> "Solver":
+    """The model for the problems that were chosen."""
+    digits = chosen.second_digits
+    return model if digits is None else model.multiplying_by(None if digits == "same" else digits)
+
+
 def run_stress(chosen: argparse.Namespace) -> None:
     from rich.console import Console
 
@@ -361,7 +374,7 @@ def run_stress(chosen: argparse.Namespace) -> None:
     from lengthwise.stress import stress, table
 
     machine.prepare("cpu", chosen.threads)
-    model = api.load(find_model(chosen))
+    model = asked(chosen, api.load(find_model(chosen)))
     outcomes = stress(model, chosen.lengths, chosen.examples, chosen.seed, chosen.layers, chosen.sharpness)
     if chosen.json:
         print(json.dumps([outcome.record() for outcome in outcomes], indent=2, ensure_ascii=False))

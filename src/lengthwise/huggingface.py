@@ -211,7 +211,7 @@ def _cut(tensors: Mapping[str, Tensor], config: ModelConfig, max_length: int) ->
 
 def _check_expressible(config: ModelConfig, family: str) -> None:
     _require({"position": config.position.kind}, "position", KINDS.values())
-    for option in ("norm", "mask_padding", "content", "sink", "window", "recall", "feedback", "patience"):
+    for option in ("norm", "mask_padding", "content", "sink", "window", "recall", "patience"):
         _require(vars(config), option, [ModelConfig.model_fields[option].default])
     for option, default in POSITIONS.parse(config.position.kind).model_dump().items():
         _require(config.position.model_dump(), option, [default])

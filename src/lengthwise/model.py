@@ -80,9 +80,6 @@ class ModelConfig(BaseModel):
     window: int | None = Field(None, ge=1, description="attend only so far to either side; null: everywhere")
     window_over: Coordinate = Field("significance", description="what the window is measured over")
     recall: bool = Field(False, description="add the input embeddings again before every layer but the first")
-    feedback: bool = Field(
-        False, description="add the symbols that would be read now, by their chances, before every layer but the first"
-    )
     patience: int | None = Field(
         None,
         ge=1,
@@ -329,9 +326,7 @@ class Encoder(nn.Module):
         return [replace(view, weights=attention.weigh(s, view, sharpness)) for s in scores if s is not None]
 
     def apply_layer(self, i: int, x: Tensor, start: Input, view: View) -> Tensor:
-        if i and self.config.feedback:
-            x = x + cast(Tensor, self.project(self.classify(x).softmax(-1) @ self.symbols.weight))
-        if i and self.config.recall:
+        if self.config.recall and i:
             x = x + start.x
         sharpness = 1.0 if self.training else self.knobs.sharpness
         layer = cast(Layer, self.layers[i % len(self.layers)])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from lengthwise.errors import UsageError, nearest
 from lengthwise.evaluation import evaluate, wilson
 from lengthwise.experiment import Experiment
 from lengthwise.runs import Run, read_json, write_atomically, write_json
-from lengthwise.solver import shortened
+from lengthwise.solver import Solver, shortened
 from lengthwise.stress import stress
 from lengthwise.sweep import run_all
 
@@ -64,23 +64,35 @@ LOCAL: Setting = {
 }
 
 
-def product(second_digits: int) -> Setting:
-    return {
-        "task": {"kind": "multiplication", "second_digits": second_digits},
-        **LOCAL,
-        "layout.compact": True,
-        "data.repeats": 0.1,
-    }
+# A row for each product by one digit, and a row for each sum of them: what is learned is a rule for each of both.
+LONG_MULTIPLICATION: Setting = {
+    "task": {"kind": "multiplication", "second_digits": 3},
+    **LOCAL,
+    "layout.compact": True,
+    "layout.long_multiplication": True,
+    "data.repeats": 0.1,
+    "data.zeros": 0.2,
+    "model.layers": 6,
+    "training.more_layers": 8,
+    "training.steps": 8000,
+}
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting of a record: how it is trained, where it is tested, and what is aimed at."""
+    """One part of a record: how a model is trained, where it is tested, and what is aimed at."""
 
     setting: Setting
     tests: Mapping[int, int]  # problems by length
     goals: Mapping[int, float] = field(default_factory=dict)  # exact match by length
     stressed: Mapping[int, int] = field(default_factory=dict)  # the stress suite's problems a case, by length
+    second_digits: int | Literal["as many", "as trained"] = "as trained"  # of the products that are asked
+
+    def load(self, run: Run) -> Solver:
+        """The trained model, for the problems of this trial."""
+        if self.second_digits == "as trained":
+            return run.load()
+        return run.load().multiplying_by(None if self.second_digits == "as many" else self.second_digits)
 
 
 @dataclass(frozen=True)
@@ -104,29 +116,19 @@ RECORDS: dict[str, Record] = {
         },
     ),
     "multiplication": Record(
-        "products by numbers of 1, 2 and 3 digits, trained on 1 to 5 digits",
+        "products of long numbers, trained on 1 to 5 digits by 1 to 3",
         {
-            "n×1": Trial(
-                {**product(1), "training.steps": 5000},
-                {5: 1000, 20: 1000, 35: 1000, 100: 1000},
-                {100: 0.99},
-                {5: 100, 20: 100, 100: 50},
-            ),
             **{
                 f"n×{digits}": Trial(
-                    {
-                        **product(digits),
-                        "layout.long_multiplication": True,
-                        "data.zeros": 0.2,
-                        "training.more_layers": 8,
-                        "training.steps": 6000,
-                    },
+                    LONG_MULTIPLICATION,
                     {5: 1000, 20: 1000, 35: 1000, 100: 1000},
-                    {35: 0.9},
+                    {100: 0.99} if digits == 1 else {35: 0.9},
                     {5: 100, 20: 100, 35: 100},
+                    digits,
                 )
-                for digits in (2, 3)
+                for digits in (1, 2, 3)
             },
+            "n×n": Trial(LONG_MULTIPLICATION, {5: 1000, 10: 1000, 20: 100}, {}, {5: 100, 10: 20}, "as many"),
         },
     ),
 }
@@ -146,7 +148,7 @@ def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, 
         for seed in seeds
     }
     display.labels = {run.path.name: f"{label}, seed {seed}" for (label, seed), run in runs.items()}
-    for run, failure in run_all(list(runs.values()), jobs, display):
+    for run, failure in run_all(list({run.path: run for run in runs.values()}.values()), jobs, display):
         if failure:
             raise UsageError(f"{run.path} failed: {failure}")
     trials = {}
@@ -173,7 +175,8 @@ def measured(trial: Trial, run_path: Path) -> dict[str, Any]:
     found: dict[str, Any] = read_json(path) if path.exists() else {}
     if found.get("identity") != run.identity:
         found = {"identity": run.identity}
-    model, seed, layers = run.load(), run.experiment.seed, run.experiment.model.layers
+    model, seed, layers = trial.load(run), run.experiment.seed, run.experiment.model.layers
+    asked = "" if trial.second_digits == "as trained" else f" by {trial.second_digits}"
 
     def accuracy(length: int, many: int) -> dict[str, Any]:
         (tested,) = evaluate(model, [length], many, seed, OCCASION)
@@ -189,13 +192,13 @@ def measured(trial: Trial, run_path: Path) -> dict[str, Any]:
     }
     for part, (tests, measure) in parts.items():
         for length, many in tests.items():
-            key = f"{part}: {length} digits, {many} problems"
+            key = f"{part}: {length} digits{asked}, {many} problems"
             if key not in found:
                 print(f"seed {seed}, {key}", file=sys.stderr, flush=True)
                 found[key] = measure(length, many)
                 write_json(path, found)
     return {
-        part: {length: found[f"{part}: {length} digits, {many} problems"] for length, many in tests.items()}
+        part: {length: found[f"{part}: {length} digits{asked}, {many} problems"] for length, many in tests.items()}
         for part, (tests, _) in parts.items()
     }
 
@@ -215,7 +218,7 @@ def seen(experiment: Experiment) -> dict[str, Any]:
         "examples": experiment.steps * experiment.training.batch_size,
         "digits of the longest operands": longest.tolist(),
         **({"longest chain of carries": chain} if chain else {}),
-        **({"asked for besides the answer": "the sums of all rows"} if experiment.layout.long_multiplication else {}),
+        **({"asked for besides the answer": "all rows"} if experiment.layout.long_multiplication else {}),
         "padding beyond the longest of a batch, at most": experiment.data.padding,
         "times that the layers are applied": f"{least} to {least + experiment.training.more_layers}",
     }

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +101,16 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         finally:
             self.encoder.knobs = knobs
             self.train(was_training)
+
+    def multiplying_by(self, digits: int | None) -> "Solver":
+        """The same model, asked for products by numbers of so many digits; None: of as many as the first has."""
+        if not self.layout.config.long_multiplication:
+            raise UsageError("only a model with layout.long_multiplication multiplies by numbers of any length")
+        if digits is not None and digits < 1:
+            raise UsageError(f"numbers have 1 digit or more, not {digits}")
+        other = copy(self)
+        other.task = self.task.model_copy(update={"second_digits": digits})
+        return other
 
     def solve(self, problems: Sequence[str]) -> list[int | None]:
         """The model's answers; None where its output is no number."""
