@@ -188,6 +188,13 @@ def test_long_multiplication_takes_numbers_of_any_length_on_both_sides(second_di
     task = {"kind": "multiplication", "second_digits": second_digits}
     fields = {"window": 1, "patience": 2, "position": {"kind": "relative-bias", "clip": 1, "by_operands": True}}
     solver = untrained({**layout, "order": "least-significant-first"}, task, **fields)
+    assert [len(a.digits) for n in (1, 3) for a in evaluate(solver.multiplying_by(n), [2, 4], 3)] == [3, 5, 5, 7]
+    assert [len(a.digits) for a in evaluate(solver.multiplying_by(None), [2, 4], 3)] == [4, 8]
+    assert solver.task.second_digits == second_digits
+    with pytest.raises(UsageError, match="1 digit or more, not 0"):
+        solver.multiplying_by(0)
+    with pytest.raises(UsageError, match=r"only a model with layout\.long_multiplication"):
+        known(adds).multiplying_by(2)
     asked = ["12 × 3456", "987654 × 1", "5 × 67", "34 × 5678", "987654321 × 123456789"]
     together = solver.explain(asked)
     assert [solution.symbols for solution in together] == [solver.explain([text])[0].symbols for text in asked]
