@@ -74,7 +74,8 @@ LONG_MULTIPLICATION: Setting = {
     "data.zeros": 0.2,
     "model.layers": 6,
     "training.more_layers": 8,
-    "training.steps": 8000,
+    "training.batch_size": 16,
+    "training.steps": 24000,
 }
 
 
