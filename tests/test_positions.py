@@ -207,6 +207,19 @@ def test_a_shift_of_all_positions_changes_what_is_added_to_the_input_and_no_scor
     assert difference > 1e-2 if absolute else difference < 1e-5
 
 
+def test_what_is_said_to_look_at_no_content_gives_the_same_scores_for_any(choice, order):
+    position = position_of(choice)
+    tokens, at, _ = problems(order)
+    view = View(position.moved(at), tokens.shape[1])
+    rng = torch.Generator().manual_seed(0)
+    shape = 2, len(tokens), 2, tokens.shape[1], 4  # queries and keys
+    scores = [position.scores(*torch.randn(shape, generator=rng), view) for _ in range(2)]
+    if not position.by_content:
+        assert torch.equal(*scores)
+        nothing = torch.empty(0)  # as the encoder calls it
+        assert torch.equal(position.scores(nothing, nothing, view), scores[0])
+
+
 def test_random_numbers_are_drawn_in_training_only_and_only_where_it_is_said(choice):
     encoder = encoder_with(choice)
     tokens, at, n_out = problems(MOST_FIRST)
