@@ -320,8 +320,9 @@ def settling(encoder: Encoder, tokens: Tensor, at: Coordinates[Tensor], n_out: i
         {},
         {"window": 1, "position": {"kind": "relative-key", "coordinate": "significance"}},
         {"mask_padding": True, "recall": True, "norm": "pre"},
+        {"content": False, "position": {"kind": "relative-bias", "coordinate": "significance"}},
     ],
-    ids=["plain", "window", "masked"],
+    ids=["plain", "window", "masked", "by position"],
 )
 @pytest.mark.parametrize("order", ORDERS)
 def test_layers_are_applied_until_each_examples_answer_has_settled(order, fields, patience):
@@ -446,12 +447,15 @@ def test_attention_weighs_keys_by_content_or_by_position_alone_and_may_go_nowher
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", ["relative-bias", "t5-bias", "alibi", "fire", "randomised"])
 @pytest.mark.parametrize("encoder_kind", ["transformer", "universal-transformer"])
-def test_weights_by_position_alone_are_those_of_attention_whose_content_counts_nothing(order, kind, encoder_kind):
+def test_weights_by_position_alone_are_those_of_attention_whose_content_counts_nothing(
+    order, kind, encoder_kind, monkeypatch
+):
     """Computed once, and for all examples where they agree; dense, in a window and in a band, and with sharpness."""
+    monkeypatch.setattr(model, "LONGEST_DENSE_BY_POSITION", 20)
     position = {"kind": kind, "inner": {"kind": "alibi", "coordinate": "significance"}, "coordinate": "significance"}
     del position["coordinate" if kind == "randomised" else "inner"]
     for fields in [{}, {"window": 1, "sink": True}, {"window": 1, "mask_padding": True}]:
-        for digits in (4, 60) if "window" in fields else (4,):
+        for digits in (4, 12) if "window" in fields else (4,):
             tokens, at, n_out = problems(order, digits=digits)
             config = {**SMALL, "encoder": encoder_kind, "position": position, **fields}
             with_content = Encoder(ModelConfig.model_validate(config), tokens.shape[1]).eval()
@@ -465,3 +469,21 @@ def test_weights_by_position_alone_are_those_of_attention_whose_content_counts_n
             for encoder in (with_content, without):
                 encoder.knobs = Knobs(sharpness=1.5)
             torch.testing.assert_close(without(tokens, at, n_out), with_content(tokens, at, n_out))
+            banded = digits == 12 and order == LEAST_FIRST and "mask_padding" not in fields
+            assert (without.view(tokens, at).band is not None) is banded
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_attention_by_position_alone_drops_weights_of_each_example_in_training(order):
+    """As often as it is told, and others in each example."""
+    position = {"kind": "relative-bias", "coordinate": "significance"}
+    encoder = encoder_of(content=False, attention_dropout=0.5, layers=1, position=position).train()
+    tokens, at, _ = problems(order)
+    same = at.map(lambda c: c[:1].expand(len(tokens), -1) if c.dim() == 2 else c)
+    tokens = tokens[:1].expand_as(tokens)
+    torch.manual_seed(0)
+    logits = encoder(tokens, same, LENGTH)
+    assert (logits[0] != logits[1]).any(-1).all()
+    mean = torch.stack([encoder(tokens, same, LENGTH).mean(0) for _ in range(300)]).mean(0)
+    far = (mean - encoder.eval()(tokens, same, LENGTH)[0]).abs().max()
+    assert far < 0.5 * (logits[0] - logits[1]).abs().max()

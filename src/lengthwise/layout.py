@@ -60,8 +60,8 @@ class LayoutConfig(BaseModel):
     )
     long_multiplication: bool = Field(
         False,
-        description="for each digit of the second operand, write a row with the first times 1, 10, 100, …, which is"
-        " trained to be the product, and before all these an empty row which is trained to be the sum so far",
+        description="write two rows for each digit of the second operand: the first operand times 1, 10, 100, …, which"
+        " is trained to be the product, and an empty one, which is trained to be the sum of all products so far",
     )
 
     @model_validator(mode="after")
@@ -112,7 +112,7 @@ class Layout:
             rows = [*reversed(range(needed[1]))]  # the last sum, which is the answer, comes first
             self.written = [*((SUMS, row) for row in rows), *((0, row) for row in rows), (1, 0)]
             self.widths = (self.widths[0],) * (2 * len(rows)) + self.widths[1:]
-            self.n_operands = 4  # with sums and, seen from a sum, the one below
+            self.n_operands = 4  # with sums and, seen from a row, other rows of its kind
         self.length = sum(self.widths) + len(self.widths) - 1
         room = needed if config.answer_room else self.widths
         self.n_out = config.n_out or min(task.answer_digits(room), self.length)
@@ -133,7 +133,7 @@ class Layout:
         if not self.config.fitted:
             return self
         if self.config.long_multiplication:
-            return Layout(self.task, max(longest), self.config, (longest[0] + padding, longest[1]))
+            return Layout(self.task, max(longest) + padding, self.config, (longest[0] + padding, longest[1]))
         digits = max(n for n, shared in zip(longest, self.shared, strict=True) if not shared)
         return Layout(self.task, digits + padding, self.config)
 

@@ -83,7 +83,8 @@ class ModelConfig(BaseModel):
     patience: int | None = Field(
         None,
         ge=1,
-        description="in testing, apply shared layers until the answer hasn't changed for so many; null: `layers` times",
+        description="in testing, apply shared layers until the answer (in long multiplication, all rows) hasn't changed"
+        " for so many; null: `layers` times",
     )
 
     @model_validator(mode="before")
@@ -142,7 +143,7 @@ class Attention(nn.Module):
         self.sink = config.sink
 
     def project(self, x: Tensor, queries: int) -> Projected:
-        """Queries of the first positions, and keys and values of all."""
+        """Queries of the first positions, and keys and values of all; by position alone, only values."""
         width = x.shape[-1]
         if queries == x.shape[-2] or not self.by_content:
             return self.qkv(x).split(width, -1)
@@ -204,7 +205,7 @@ class Layer(nn.Module):
         self.pre_norm = config.norm == "pre"
 
     def project(self, x: Tensor, queries: int) -> Projected:
-        """Queries of the first positions, and keys and values of all."""
+        """What attention needs of x."""
         return self.attention.project(self.attention_norm(x) if self.pre_norm else x, queries)
 
     def forward(self, x: Tensor, projected: Projected, view: View, position: Position, sharpness: float) -> Tensor:

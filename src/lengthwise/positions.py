@@ -143,7 +143,7 @@ class Position(nn.Module):
 
     per_layer = False  # whether layers that don't share weights have one each
     random = False  # whether it draws random numbers in training
-    by_content = True  # whether `scores` looks at queries or keys
+    by_content = True  # whether `scores` looks at queries or keys; else it gives (h, i, j) or (b, h, i, j)
 
     def __init__(self, options: Options, shape: Shape):
         super().__init__()

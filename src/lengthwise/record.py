@@ -148,15 +148,18 @@ def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, 
         for label, trial in chosen.trials.items()
         for seed in seeds
     }
-    display.labels = {run.path.name: f"{label}, seed {seed}" for (label, seed), run in runs.items()}
-    for run, failure in run_all(list({run.path: run for run in runs.values()}.values()), jobs, display):
+    trained = {run.path.name: run for run in runs.values()}  # trials may share a model
+    display.labels = {run.path.name: f"{label}, seed {seed}" for (label, seed), run in reversed(runs.items())}
+    for run, failure in run_all(list(trained.values()), jobs, display):
         if failure:
             raise UsageError(f"{run.path} failed: {failure}")
-    trials = {}
+    trials: dict[str, dict[str, Any]] = {}
+    sights = {name: seen(run.experiment) for name, run in trained.items() if run.experiment.seed == seeds[0]}
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         for label, trial in chosen.trials.items():
             mine = [runs[label, seed] for seed in seeds]
-            trials[label] = summary(trial, mine, list(pool.map(partial(measured, trial), [run.path for run in mine])))
+            found = list(pool.map(partial(measured, trial), [run.path for run in mine]))
+            trials[label] = summary(trial, mine, found, sights[mine[0].path.name])
     written = {"record": name, "title": chosen.title, "trials": trials}
     folder = results / "records"
     folder.mkdir(parents=True, exist_ok=True)
@@ -225,7 +228,9 @@ def seen(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def summary(trial: Trial, runs: Sequence[Run], found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summary(
+    trial: Trial, runs: Sequence[Run], found: Sequence[dict[str, Any]], sight: Mapping[str, Any]
+) -> dict[str, Any]:
     """Over seeds: the mean, the worst, and the interval of all their problems together."""
     lengths = {}
     for n in trial.tests:
@@ -247,7 +252,8 @@ def summary(trial: Trial, runs: Sequence[Run], found: Sequence[dict[str, Any]]) 
         "runs": [run.path.name for run in runs],
         "parameters": results[0]["parameters"],
         "minutes of training": [round(result["seconds"] / 60, 1) for result in results],
-        "seen in training": seen(runs[0].experiment),
+        "seen in training": sight,
+        "digits of the second operand": trial.second_digits,
         "lengths": lengths,
         "stress": stress_summary([f["stress"] for f in found]),
         "stress, no deeper than trained": stress_summary([f["stress, no deeper than trained"] for f in found]),
@@ -280,16 +286,14 @@ def stress_summary(found: Sequence[Mapping[int, Sequence[Mapping[str, Any]]]]) -
 def page(written: Mapping[str, Any]) -> Iterator[str]:
     """The record as Markdown."""
     yield f"# Record: {written['title']}\n"
+    before: Sequence[str] = ()
     for label, trial in written["trials"].items():
-        seeds = ", ".join(map(str, trial["seeds"]))
-        minutes = ", ".join(f"{m:g}" for m in trial["minutes of training"])
         yield f"## {label}\n"
-        yield (
-            f"{trial['parameters']:,} parameters; seeds {seeds}; {minutes} minutes of training, each on one core beside"
-            f" whatever else ran. Made by `lengthwise record {written['record']} --seed {trial['seeds'][0]} --seeds"
-            f" {len(trial['seeds'])}`. The model is the one at the end of training; no checkpoint is chosen.\n"
-        )
-        yield "Seen in training: " + "; ".join(f"{k} {v}" for k, v in trial["seen in training"].items()) + ".\n"
+        if trial["runs"] == before:
+            yield "The same models.\n"
+        else:
+            yield from training_of(trial, written["record"])
+        before = trial["runs"]
         yield "| digits | exact match, mean over seeds | worst seed | 95 % interval | problems a seed | aim |"
         yield "| --- | --- | --- | --- | --- | --- |"
         for n, a in trial["lengths"].items():
@@ -307,6 +311,17 @@ def page(written: Mapping[str, Any]) -> Iterator[str]:
             yield from stress_table(trial["stress"], trial["stress, no deeper than trained"])
             yield from failure_list(trial["stress"])
         yield ""
+
+
+def training_of(trial: Mapping[str, Any], name: str) -> Iterator[str]:
+    seeds = ", ".join(map(str, trial["seeds"]))
+    minutes = ", ".join(f"{m:g}" for m in trial["minutes of training"])
+    yield (
+        f"{trial['parameters']:,} parameters; seeds {seeds}; {minutes} minutes of training, each on one core beside"
+        f" whatever else ran. Made by `lengthwise record {name} --seed {trial['seeds'][0]} --seeds"
+        f" {len(trial['seeds'])}`. The model is the one at the end of training; no checkpoint is chosen.\n"
+    )
+    yield "Seen in training: " + "; ".join(f"{k} {v}" for k, v in trial["seen in training"].items()) + ".\n"
 
 
 def failure_list(cases: Sequence[Mapping[str, Any]]) -> Iterator[str]:

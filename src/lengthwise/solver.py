@@ -62,6 +62,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
     def forward(self, operands: tuple[Numbers, ...], layout: Layout | None = None) -> Tensor:
         """Logits (batch, n_out, vocabulary), with the problems written in this layout; by default in what fits them."""
         layout = layout or self.layout.fit(operands)
+        # Where layers are applied until nothing changes, sums that the answer builds on count as well.
         return self.logits(layout, operands, layout.n_asked)[:, : layout.n_out]
 
     def supervised(
@@ -104,8 +105,10 @@ class Solver(nn.Module, PyTorchModelHubMixin):
 
     def multiplying_by(self, digits: int | None) -> "Solver":
         """The same model, asked for products by numbers of so many digits; None: of as many as the first has."""
-        if not self.layout.config.long_multiplication:
-            raise UsageError("only a model with layout.long_multiplication multiplies by numbers of any length")
+        if not (self.layout.config.long_multiplication and self.layout.config.fitted):
+            raise UsageError(
+                "only a model with layout.long_multiplication and layout.fitted multiplies by numbers of any length"
+            )
         if digits is not None and digits < 1:
             raise UsageError(f"numbers have 1 digit or more, not {digits}")
         other = copy(self)
