@@ -129,7 +129,9 @@ RECORDS: dict[str, Record] = {
                 )
                 for digits in (1, 2, 3)
             },
-            "n×n": Trial(LONG_MULTIPLICATION, {5: 1000, 10: 1000, 20: 100}, {}, {5: 100, 10: 20}, "as many"),
+            "n×n": Trial(
+                LONG_MULTIPLICATION, {5: 1000, 6: 1000, 8: 1000, 10: 1000, 20: 100}, {}, {5: 100, 10: 20}, "as many"
+            ),
         },
     ),
 }
