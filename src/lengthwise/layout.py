@@ -89,7 +89,7 @@ class Layout:
         self, task: Task, digits: int, config: LayoutConfig | None = None, needed: tuple[int, ...] | None = None
     ):
         self.config = config = config or LayoutConfig()
-        needed = needed or task.operand_digits(digits)  # digits of each operand
+        needed = needed or task.operand_digits(digits)  # digits of each operand, where they aren't as the task has them
         self.task = task
         self.digits = digits
         # The paper's 15 symbols serve its tasks; a task with a symbol of its own has one more.

@@ -323,8 +323,12 @@ class Encoder(nn.Module):
         nothing = self.symbols.weight.new_empty(0)  # for queries and keys
         sharpness = 1.0 if self.training else self.knobs.sharpness
         attention = cast(Layer, self.layers[0]).attention
-        scores = [cast(Position, position).scores(nothing, nothing, view) for position in self.positions]
-        return [replace(view, weights=attention.weigh(s, view, sharpness)) for s in scores if s is not None]
+        views = []
+        for position in self.positions:
+            scores = cast(Position, position).scores(nothing, nothing, view)
+            assert scores is not None, "an embedding whose by_content is false has scores"
+            views.append(replace(view, weights=attention.weigh(scores, view, sharpness)))
+        return views
 
     def apply_layer(self, i: int, x: Tensor, start: Input, view: View) -> Tensor:
         if self.config.recall and i:
