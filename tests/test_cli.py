@@ -391,6 +391,6 @@ def test_stress_and_knobs(trained, capsys):
     assert "1 or more times" in complaint(capsys, "evaluate", str(trained), "--layers", "0")
     assert "positive number" in complaint(capsys, "stress", str(trained), "--sharpness", "-1")
     for command in ("evaluate", "stress"):
-        assert "long_multiplication" in complaint(capsys, command, str(trained), "--second-digits", "2")
+        assert "not for products" in complaint(capsys, command, str(trained), "--second-digits", "2")
         assert "no whole number" in complaint(capsys, command, str(trained), "--second-digits", "many")
     assert "room for 1 to 10" in complaint(capsys, "stress", str(trained), "--lengths", "11")

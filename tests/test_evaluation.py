@@ -181,6 +181,21 @@ def test_long_multiplication_asks_for_the_sums_of_all_rows_in_training():
         assert solver(operands).shape == (2, 5, 15)
 
 
+def test_the_second_number_may_be_shorter_than_the_layouts_room_for_it():
+    task = {"kind": "multiplication", "second_digits": 2}
+    solver = untrained({"compact": True}, task)
+    shorter = solver.multiplying_by(1)
+    assert [len(a.digits) for a in evaluate(shorter, [2, 4], 3)] == [3, 5]
+    problem = Numbers.from_ints([12]), Numbers.from_ints([3])
+    with solver.testing(), shorter.testing():
+        assert torch.equal(shorter(problem), solver(problem))
+    for longer in (3, "same"):
+        with pytest.raises(UsageError, match=r"up to 2 digits; only one with layout\.long_multiplication"):
+            solver.multiplying_by(longer)
+    anything = untrained({}, {"kind": "multiplication", "second_digits": None})
+    assert [len(a.digits) for a in evaluate(anything.multiplying_by("same"), [2, 4], 3)] == [4, 8]
+
+
 @pytest.mark.parametrize("second_digits", [1, None])
 def test_long_multiplication_takes_numbers_of_any_length_on_both_sides(second_digits):
     """And gives each problem the answer that it has alone, whatever is asked beside it."""
@@ -189,11 +204,11 @@ def test_long_multiplication_takes_numbers_of_any_length_on_both_sides(second_di
     fields = {"window": 1, "patience": 2, "position": {"kind": "relative-bias", "clip": 1, "by_operands": True}}
     solver = untrained({**layout, "order": "least-significant-first"}, task, **fields)
     assert [len(a.digits) for n in (1, 3) for a in evaluate(solver.multiplying_by(n), [2, 4], 3)] == [3, 5, 5, 7]
-    assert [len(a.digits) for a in evaluate(solver.multiplying_by(None), [2, 4], 3)] == [4, 8]
+    assert [len(a.digits) for a in evaluate(solver.multiplying_by("same"), [2, 4], 3)] == [4, 8]
     assert solver.task.second_digits == second_digits
     with pytest.raises(UsageError, match="1 digit or more, not 0"):
         solver.multiplying_by(0)
-    with pytest.raises(UsageError, match=r"only a model with layout\.long_multiplication"):
+    with pytest.raises(UsageError, match="trained for addition, not for products"):
         known(adds).multiplying_by(2)
     asked = ["12 × 3456", "987654 × 1", "5 × 67", "34 × 5678", "987654321 × 123456789"]
     together = solver.explain(asked)

@@ -28,7 +28,7 @@ def test_settings_are_valid_and_train_on_short_numbers_only(name):
     for trial in RECORDS[name].trials.values():
         experiment = load(None, trial.setting)
         assert experiment.data.train_digits == 5
-        most = 10 if trial.second_digits == "as many" else 1000  # longer ones take minutes each
+        most = 10 if trial.second_digits == "same" else 1000  # longer ones take minutes each
         assert all(many >= 1000 for length, many in trial.tests.items() if length <= most)
         assert set(trial.goals) <= set(trial.tests)
         # Nothing that is tested can have been seen while the model was chosen or trained.
@@ -62,18 +62,30 @@ def test_trials_that_share_a_model_are_trained_once(tmp_path, monkeypatch, capfd
     setting = {**record.LONG_MULTIPLICATION, **{key: TINY[key] for key in TINY if key not in record.LOCAL}}
     setting |= {"task": {"kind": "multiplication", "second_digits": 2}, "data.train_size": 100}
     trials = {"n×2": Trial(setting, {5: 6}), "n×4": Trial(setting, {5: 6}, {}, {3: 2}, 4)}
-    trials["n×n"] = Trial(setting, {5: 6}, {}, {}, "as many")
+    trials["n×n"] = Trial(setting, {5: 6}, {}, {}, "same")
     monkeypatch.setitem(RECORDS, "tiny", Record("products, hardly trained", trials))
     display = Display(console=Console(file=io.StringIO()))
     written = make("tiny", [3], 1, tmp_path / "runs", tmp_path / "results", display)
     assert len({name for trial in written["trials"].values() for name in trial["runs"]}) == 1
     asked = [trial["digits of the second operand"] for trial in written["trials"].values()]
-    assert asked == ["as trained", 4, "as many"]
+    assert asked == ["as trained", 4, "same"]
     told = capfd.readouterr().err
-    assert all(f"evaluation: 5 digits{by}, 6 problems" in told for by in ("", " by 4", " by as many"))
+    assert all(f"evaluation: 5 digits{by}, 6 problems" in told for by in ("", " by 4", " by same"))
     shown = "\n".join(page(written))
     assert shown.count("Seen in training") == 1
     assert shown.count("The same models.") == 2
+
+
+def test_a_model_of_fixed_depth_is_stressed_at_one_depth(tmp_path, monkeypatch):
+    monkeypatch.setitem(
+        RECORDS, "tiny", Record("fixed", {"sum": Trial({**TINY, "model.patience": None}, {5: 6}, {}, {3: 2})})
+    )
+    written = make(
+        "tiny", [0], 1, tmp_path / "runs", tmp_path / "results", Display(console=Console(file=io.StringIO()))
+    )
+    assert written["trials"]["sum"]["stress"]
+    assert written["trials"]["sum"]["stress, no deeper than trained"] == []
+    assert " / " not in "\n".join(page(written))
 
 
 def test_what_was_seen_is_measured_on_the_batches():

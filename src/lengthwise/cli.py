@@ -221,7 +221,7 @@ def add_knobs(command: Parser) -> None:
         "--second-digits",
         metavar="K",
         type=lambda text: text if text == "same" else natural(text),
-        help="ask for products by numbers of so many digits, or of the same as the first (long multiplication only)",
+        help="ask for products by numbers of so many digits, or of the same as the first",
     )
     command.add_argument("--threads", type=int, default=1, help="CPU threads (default: 1)")
 
@@ -363,8 +363,7 @@ def run_evaluate(chosen: argparse.Namespace) -> None:
 
 def asked(chosen: argparse.Namespace, model: "Solver") -> "Solver":
     """The model for the problems that were chosen."""
-    digits = chosen.second_digits
-    return model if digits is None else model.multiplying_by(None if digits == "same" else digits)
+    return model if chosen.second_digits is None else model.multiplying_by(chosen.second_digits)
 
 
 def run_stress(chosen: argparse.Namespace) -> None:

@@ -78,6 +78,21 @@ LONG_MULTIPLICATION: Setting = {
     "training.steps": 24000,
 }
 
+# The paper's way to long products: its layout and embedding, and 50 long examples. An hour on a core.
+PRIMED: Setting = {
+    "task": {"kind": "multiplication", "second_digits": 3},
+    "layout.compact": True,
+    "data.test_digits": 35,
+    "data.sampling": "uniform-length",
+    "data.priming": {35: 50},
+    "training.batch_size": 16,
+    "training.learning_rate": 1e-3,
+    "training.steps": 44000,
+    "evaluation.every": 2000,
+    "evaluation.lengths": [5],
+    "evaluation.final_lengths": [5],
+}
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -87,13 +102,12 @@ class Trial:
     tests: Mapping[int, int]  # problems by length
     goals: Mapping[int, float] = field(default_factory=dict)  # exact match by length
     stressed: Mapping[int, int] = field(default_factory=dict)  # the stress suite's problems a case, by length
-    second_digits: int | Literal["as many", "as trained"] = "as trained"  # of the products that are asked
+    second_digits: int | Literal["same", "as trained"] = "as trained"  # of the products that are asked
 
     def load(self, run: Run) -> Solver:
         """The trained model, for the problems of this trial."""
-        if self.second_digits == "as trained":
-            return run.load()
-        return run.load().multiplying_by(None if self.second_digits == "as many" else self.second_digits)
+        model = run.load()
+        return model if self.second_digits == "as trained" else model.multiplying_by(self.second_digits)
 
 
 @dataclass(frozen=True)
@@ -130,8 +144,20 @@ RECORDS: dict[str, Record] = {
                 for digits in (1, 2, 3)
             },
             "n×n": Trial(
-                LONG_MULTIPLICATION, {5: 1000, 6: 1000, 8: 1000, 10: 1000, 20: 100}, {}, {5: 100, 10: 20}, "as many"
+                LONG_MULTIPLICATION, {5: 1000, 6: 1000, 8: 1000, 10: 1000, 20: 100}, {}, {5: 100, 10: 20}, "same"
             ),
+        },
+    ),
+    "priming": Record(
+        "products of long numbers in the paper's layout, trained on 1 to 5 digits by 1 to 3 and 50 examples of 35",
+        {
+            f"n×{digits}": Trial(
+                PRIMED,
+                {5: 1000, 6: 1000, 10: 1000, 20: 1000, 34: 1000, 35: 1000},
+                stressed={5: 100, 35: 100},
+                second_digits=digits,
+            )
+            for digits in (1, 2, 3)
         },
     ),
 }
@@ -171,9 +197,9 @@ def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, 
 
 
 def measured(trial: Trial, run_path: Path) -> dict[str, Any]:
-    """What is measured of a trained run: accuracy by length, and the stress suite at two depths.
+    """What is measured of a trained run: accuracy by length, and the stress suite.
 
-    Once as the model is, and once with its layers applied no more often than at least in training.
+    Where layers are applied until the answer settles, it is measured with those of training alone, too.
     """
     machine.prepare("cpu", threads=1)
     run = Run(run_path)
@@ -182,6 +208,7 @@ def measured(trial: Trial, run_path: Path) -> dict[str, Any]:
     if found.get("identity") != run.identity:
         found = {"identity": run.identity}
     model, seed, layers = trial.load(run), run.experiment.seed, run.experiment.model.layers
+    settles = run.experiment.model.patience is not None
     asked = "" if trial.second_digits == "as trained" else f" by {trial.second_digits}"
 
     def accuracy(length: int, many: int) -> dict[str, Any]:
@@ -194,7 +221,7 @@ def measured(trial: Trial, run_path: Path) -> dict[str, Any]:
     parts: dict[str, tuple[Mapping[int, int], Callable[[int, int], Any]]] = {
         "evaluation": (trial.tests, accuracy),
         "stress": (trial.stressed, partial(stressed, None)),
-        "stress, no deeper than trained": (trial.stressed, partial(stressed, layers)),
+        "stress, no deeper than trained": (trial.stressed if settles else {}, partial(stressed, layers)),
     }
     for part, (tests, measure) in parts.items():
         for length, many in tests.items():
@@ -306,10 +333,12 @@ def page(written: Mapping[str, Any]) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
         if trial["stress"]:
             yield "\n### Stress\n"
-            yield (
-                "Exact match, mean over seeds, with the worst seed where it differs; then the mean of the same models"
-                f" with their layers applied {trial['config']['model']['layers']} times only, the least in training.\n"
+            shallow = (
+                "; then the mean of the same models with their layers applied"
+                f" {trial['config']['model']['layers']} times only, the least in training"
             )
+            told = shallow if trial["stress, no deeper than trained"] else ""
+            yield f"Exact match, mean over seeds, with the worst seed where it differs{told}.\n"
             yield from stress_table(trial["stress"], trial["stress, no deeper than trained"])
             yield from failure_list(trial["stress"])
         yield ""
@@ -340,9 +369,9 @@ def stress_table(deep: Sequence[Mapping[str, Any]], shallow: Sequence[Mapping[st
     yield "| case | " + " | ".join(f"{n} digits" for n in lengths) + " |"
     yield "| --- |" + " --- |" * len(lengths)
     rows: dict[str, dict[int, str]] = {}
-    for c, s in zip(deep, shallow, strict=True):
+    for c, s in zip(deep, shallow or [{}] * len(deep), strict=True):
         worst = "" if c["worst"] == c["mean"] else f" (worst {percent(c['worst'])})"
         row = rows.setdefault(f"{c['case']} {c['detail']}".strip(), {})
-        row[c["length"]] = f"{percent(c['mean'])}{worst} / {percent(s['mean'])}"
+        row[c["length"]] = f"{percent(c['mean'])}{worst}" + (f" / {percent(s['mean'])}" if s else "")
     for name, row in rows.items():
         yield f"| {name} | " + " | ".join(row.get(n, "") for n in lengths) + " |"

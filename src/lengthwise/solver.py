@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from huggingface_hub import PyTorchModelHubMixin
@@ -15,7 +15,7 @@ from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
 from lengthwise.layout import Layout, LayoutConfig
 from lengthwise.model import Encoder, Knobs, ModelConfig
-from lengthwise.tasks import TASKS, Task
+from lengthwise.tasks import TASKS, Product, Task
 
 OPERATOR = r"[^0-9A-Za-z_\s=.,]|[xX]"
 PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*(?:{OPERATOR})\s*[0-9]+)+\s*=?\s*")
@@ -103,16 +103,21 @@ class Solver(nn.Module, PyTorchModelHubMixin):
             self.encoder.knobs = knobs
             self.train(was_training)
 
-    def multiplying_by(self, digits: int | None) -> "Solver":
-        """The same model, asked for products by numbers of so many digits; None: of as many as the first has."""
-        if not (self.layout.config.long_multiplication and self.layout.config.fitted):
-            raise UsageError(
-                "only a model with layout.long_multiplication and layout.fitted multiplies by numbers of any length"
-            )
-        if digits is not None and digits < 1:
+    def multiplying_by(self, digits: int | Literal["same"]) -> "Solver":
+        """The same model, asked for products by numbers of so many digits, or of the same as the first has."""
+        if not isinstance(self.task, Product):
+            raise UsageError(f"this model was trained for {self.task.kind}, not for products")
+        if digits != "same" and digits < 1:
             raise UsageError(f"numbers have 1 digit or more, not {digits}")
+        layout, room = self.layout.config, self.task.second_digits
+        longer = room is not None and (digits == "same" or digits > room)
+        if longer and not (layout.long_multiplication and layout.fitted):
+            raise UsageError(
+                f"this model multiplies by numbers of up to {room} digits; only one with layout.long_multiplication and"
+                " layout.fitted multiplies by longer ones"
+            )
         other = copy(self)
-        other.task = self.task.model_copy(update={"second_digits": digits})
+        other.task = self.task.model_copy(update={"second_digits": None if digits == "same" else digits})
         return other
 
     def solve(self, problems: Sequence[str]) -> list[int | None]:
