@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from lengthwise.errors import UsageError, nearest
 from lengthwise.layout import PAD, VOCABULARY, Coordinates
@@ -126,6 +127,39 @@ class Knobs:
             raise UsageError(f"the sharpness of attention is a positive number, not {self.sharpness}")
 
 
+class SigmoidGelu(torch.autograd.Function):
+    """x·σ(x·(A + B·x²)), which is gelu as approximated by tanh; on a CPU twice as fast as torch's own."""
+
+    A = 2 * math.sqrt(2 / math.pi)
+    B = 0.044715 * A
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        sigmoid = SigmoidGelu.quadratic(x, SigmoidGelu.B).mul_(x).sigmoid_()
+        ctx.save_for_backward(x, sigmoid)
+        return x * sigmoid
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        x, sigmoid = ctx.saved_tensors
+        slope = SigmoidGelu.quadratic(x, 3 * SigmoidGelu.B).mul_(x)  # of the sigmoid's argument, times x
+        return slope.addcmul_(slope, sigmoid, value=-1).add_(1).mul_(sigmoid).mul_(gradient)
+
+    @staticmethod
+    def quadratic(x: Tensor, b: float) -> Tensor:
+        """A + b·x²"""
+        return torch.addcmul(x.new_tensor(SigmoidGelu.A), x, x, value=b)
+
+
+class GeluTanh(nn.Module):
+    """gelu as approximated by tanh."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        fast = x.is_cpu and x.dtype == torch.float32
+        return cast(Tensor, SigmoidGelu.apply(x)) if fast else F.gelu(x, approximate="tanh")
+
+
 Projected = tuple[Tensor, ...]  # queries, keys and values, each (b, …, width); by position alone, only values
 
 
@@ -198,7 +232,7 @@ class Layer(nn.Module):
         self.attention = Attention(config, by_content)
         self.attention_norm = nn.LayerNorm(config.width, config.norm_epsilon)
         self.widen = nn.Linear(config.width, inner)
-        self.activation = {"gelu": nn.GELU(), "gelu-tanh": nn.GELU("tanh"), "relu": nn.ReLU()}[config.activation]
+        self.activation = {"gelu": nn.GELU(), "gelu-tanh": GeluTanh(), "relu": nn.ReLU()}[config.activation]
         self.narrow = nn.Linear(inner, config.width)
         self.feedforward_norm = nn.LayerNorm(config.width, config.norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
