@@ -77,6 +77,12 @@ def complaint(capsys, *words: str) -> str:
         ("nowhere.yaml", "can't read the configuration nowhere.yaml"),
         ("--model.width=64 stray", "'stray' is neither"),
         ("--seed -1", "seed is -1"),
+        ("--seed true", "seed is True, but it can't be true or false"),
+        ("--model.position.clip yes", "clip of the position embedding 'relative-key' is True"),
+        ("--training.betas 0.9", "training.betas is 0.9, but AdamW has two, such as [0.9, 0.98]"),
+        ("--training.betas [0.9]", "AdamW has two"),
+        ("--training.betas [0.9,1]", "training.betas.1 is 1"),
+        ("--evaluation.lengths []", "evaluation.lengths is []"),
         ("--training.steps", "--training.steps needs a value"),
         ("--model.width= --seed 1", "--model.width needs a value"),
         ("--modle.width 64", "there is no key 'modle': did you mean 'model'?"),
@@ -147,6 +153,7 @@ def test_missing_and_damaged_files_are_named(run, capsys):
         ("result.json", "{}"),
         ("result.json", '{"evaluation": [{}]}'),
         ("config.yaml", "task: 5"),
+        ("config.yaml", ""),
     ],
 )
 def test_a_damaged_run_is_named_and_hides_no_other(run, file, content, capsys):

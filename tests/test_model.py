@@ -357,6 +357,13 @@ def test_layers_are_applied_until_each_examples_answer_has_settled(order, fields
         assert len(set(times)) > 1
 
 
+def test_answers_settle_in_bfloat16():
+    tokens, at, n_out = problems(MOST_FIRST)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = encoder_of(layers=2, patience=2)(tokens, at, n_out)
+    assert logits.isfinite().all()
+
+
 @pytest.mark.parametrize("symbol", [0, 3, PAD])
 def test_an_answer_that_never_changes_settles_after_as_many_layers_whatever_it_is(symbol):
     tokens, at, n_out = problems(MOST_FIRST)

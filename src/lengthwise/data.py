@@ -11,11 +11,12 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from lengthwise import digits
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError, nearest
+from lengthwise.registry import Config
 from lengthwise.tasks import Task
 
 Sampling = Literal["uniform-length", "problem-length", "uniform-integer", "exact"]
@@ -110,10 +111,8 @@ def parse_priming(value: object) -> object:
     return tuple(pairs)
 
 
-class DataConfig(BaseModel):
+class DataConfig(Config):
     """Which problems are trained on, and how wide the layout is (`test_digits`)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     train_digits: int = Field(5, ge=1, description="the most digits of a training problem's first operand (n_train)")
     test_digits: int = Field(10, ge=1, description="the most digits that the layout has room for (n_test)")

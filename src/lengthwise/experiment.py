@@ -8,26 +8,30 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from lengthwise.data import DataConfig, Sampling, parse_lengths
 from lengthwise.errors import UsageError, explain
 from lengthwise.layout import Layout, LayoutConfig
 from lengthwise.model import ModelConfig
 from lengthwise.positions import POSITIONS
-from lengthwise.registry import Registry
+from lengthwise.registry import Config, Registry
 from lengthwise.solver import Solver
 from lengthwise.tasks import TASKS, AnyTask
 
 CONFIG = "config.yaml"  # in a run's directory
-Lengths = Annotated[list[int], BeforeValidator(parse_lengths)]
+Lengths = Annotated[list[int], BeforeValidator(parse_lengths), Field(min_length=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
-class TrainingConfig(BaseModel):
-    """How long and how a model is trained. The budget is one of `steps`, `epochs` and `examples`."""
+def parse_betas(value: object) -> object:
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+        raise UsageError(f"training.betas is {value!r}, but AdamW has two, such as [0.9, 0.98]")
+    return tuple(value)
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+class TrainingConfig(Config):
+    """How long and how a model is trained. The budget is one of `steps`, `epochs` and `examples`."""
 
     steps: int | None = Field(None, ge=1, description="the budget in steps; 3000 if no budget is given")
     epochs: float | None = Field(None, gt=0, description="the budget in passes over data.train_size examples")
@@ -36,7 +40,7 @@ class TrainingConfig(BaseModel):
     learning_rate: float = Field(2e-3, gt=0, description="AdamW's, at its highest")
     warmup_steps: int = Field(100, ge=0, description="steps over which the learning rate rises")
     schedule: Literal["cosine", "constant"] = Field("cosine", description="the learning rate after the warm-up")
-    betas: tuple[Beta, Beta] = Field((0.9, 0.98), description="AdamW's")
+    betas: Annotated[tuple[Beta, Beta], BeforeValidator(parse_betas)] = Field((0.9, 0.98), description="AdamW's")
     weight_decay: float = Field(0.01, ge=0, description="AdamW's")
     clip: float | None = Field(1.0, gt=0, description="the largest norm of a gradient; null: no limit")
     more_layers: int = Field(0, ge=0, description="apply shared layers up to so many times more, drawn for each batch")
@@ -51,10 +55,8 @@ class TrainingConfig(BaseModel):
         return self
 
 
-class EvaluationConfig(BaseModel):
+class EvaluationConfig(Config):
     """What a model is tested on, now and then during training and at its end."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     every: int = Field(500, ge=1, description="steps between evaluations")
     lengths: Lengths | None = Field(None, description="tested during training; null: train, train + 1, test digits")
@@ -64,10 +66,8 @@ class EvaluationConfig(BaseModel):
     sampling: Sampling = Field("exact", description="how test operands of n digits are drawn")
 
 
-class Experiment(BaseModel):
+class Experiment(Config):
     """All that a run is made of."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     task: AnyTask = Field("addition", validate_default=True)
     layout: LayoutConfig = LayoutConfig()

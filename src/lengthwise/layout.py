@@ -10,10 +10,11 @@ from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from lengthwise.digits import Numbers, multiply, significant_digits
 from lengthwise.errors import UsageError
+from lengthwise.registry import Config
 from lengthwise.tasks import Task
 
 VOCABULARY = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "+", "%", "×", "*", "<PAD>")
@@ -40,10 +41,8 @@ class Coordinates(Generic[A]):
         return Coordinates(*(convert(getattr(self, field.name)) for field in fields(self)))
 
 
-class LayoutConfig(BaseModel):
+class LayoutConfig(Config):
     """How problems are written; the defaults are the paper's."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     order: Literal["most-significant-first", "least-significant-first"] = Field(
         "most-significant-first", description="which digit of a number is written first"

@@ -6,13 +6,14 @@ from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from lengthwise.errors import UsageError, nearest
 from lengthwise.layout import PAD, VOCABULARY, Coordinates
 from lengthwise.positions import POSITIONS, AnyPosition, Coordinate, Position, Shape, View, view_band, view_window
+from lengthwise.registry import Config
 
 SIZES = {
     "base": {"layers": 6, "width": 512, "heads": 8},
@@ -53,10 +54,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class ModelConfig(BaseModel):
+class ModelConfig(Config):
     """The encoder. The defaults are those of the preset `cpu`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     preset: str | None = Field(None, description="fills what isn't given; see `lengthwise list presets`")
     encoder: Literal["transformer", "universal-transformer"] = Field(
@@ -395,7 +394,7 @@ class Encoder(nn.Module):
             new = self.classify(x[:, :n_out])
             same = (new.argmax(-1) == logits[going_on].argmax(-1)).all(1)
             unchanged = torch.where(same, unchanged + 1, 0) if i else unchanged
-            logits[going_on] = new
+            logits[going_on] = new.to(logits.dtype)
             left = (unchanged < patience).nonzero()[:, 0]
             if i + 1 >= self.config.layers and len(left) < len(going_on):
                 if not len(left):

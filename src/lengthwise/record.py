@@ -284,15 +284,15 @@ def summary(
         "seen in training": sight,
         "digits of the second operand": trial.second_digits,
         "lengths": lengths,
-        "stress": stress_summary([f["stress"] for f in found]),
-        "stress, no deeper than trained": stress_summary([f["stress, no deeper than trained"] for f in found]),
+        "stress": stress_summary([f["stress"] for f in found], MOST_FAILURES),
+        "stress, no deeper than trained": stress_summary([f["stress, no deeper than trained"] for f in found], 0),
         "config": runs[0].experiment.model_dump(mode="json", exclude={"device", "threads", "start_from", "seed"}),
         "environment": read_json(runs[0].path / "environment.json")["sessions"][-1],
     }
 
 
-def stress_summary(found: Sequence[Mapping[int, Sequence[Mapping[str, Any]]]]) -> list[dict[str, Any]]:
-    """A case at one length over seeds, with some of the problems that failed."""
+def stress_summary(found: Sequence[Mapping[int, Sequence[Mapping[str, Any]]]], failures: int) -> list[dict[str, Any]]:
+    """A case at one length over seeds, with so many of the problems that failed."""
     cases: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
     for seed in found:
         for length, outcomes in seed.items():
@@ -306,7 +306,7 @@ def stress_summary(found: Sequence[Mapping[int, Sequence[Mapping[str, Any]]]]) -
             "problems": sum(o["examples"] for o in outcomes),
             "mean": float(np.mean([o["exact_match"] for o in outcomes])),
             "worst": min(o["exact_match"] for o in outcomes),
-            "failures": [failure for o in outcomes for failure in o["failures"]][:MOST_FAILURES],
+            "failures": [failure for o in outcomes for failure in o["failures"]][:failures],
         }
         for (case, detail, length), outcomes in cases.items()
     ]

@@ -1,17 +1,39 @@
-"""Named choices (tasks, position embeddings): registered where they are defined, listed nowhere else."""
+"""What can be configured, and named choices (tasks, position embeddings): registered where they are defined."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
+from pydantic_core import PydanticCustomError
 
 from lengthwise.errors import UsageError, explain, nearest
 
 
-class Choice(BaseModel):
+class Config(BaseModel):
+    """Options that never change, without unknown ones, numbers that aren't finite, and truth taken for a number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        wanted = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and bool not in (wanted, *get_args(wanted)):
+            raise PydanticCustomError("truth", "it can't be true or false")
+        return value
+
+
+class Choice(Config):
     """A choice with its options. Written as a mapping whose `kind` is the registered name."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     kind: ClassVar[str]
 
     @model_serializer(mode="wrap")

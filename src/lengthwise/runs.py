@@ -56,6 +56,8 @@ class Run:
         if not (self.path / CONFIG).is_file():
             raise UsageError(f"there is no run at {self.path} (it has no {CONFIG}); `lengthwise runs` lists the runs")
         try:
+            if not (self.path / CONFIG).stat().st_size:
+                raise UsageError("it is empty")
             self.experiment = configuration.load(self.path / CONFIG)
         except UsageError as error:
             raise UsageError(f"{self.path / CONFIG} is damaged: {error}") from None
