@@ -303,9 +303,8 @@ def run_record(chosen: argparse.Namespace) -> None:
         return
     print("\n".join(page(written)))
     print(f"written to {Path(chosen.results) / 'records' / chosen.name}.md and .json; the trained runs:")
-    for trial in written["trials"].values():
-        for run in trial["runs"]:
-            print(f"  {Path(chosen.runs) / run}")
+    for run in dict.fromkeys(run for trial in written["trials"].values() for run in trial["runs"]):
+        print(f"  {Path(chosen.runs) / run}")
 
 
 def run_resume(chosen: argparse.Namespace) -> None:
