@@ -83,6 +83,14 @@ def complaint(capsys, *words: str) -> str:
         ("--training.betas [0.9]", "AdamW has two"),
         ("--training.betas [0.9,1]", "training.betas.1 is 1"),
         ("--evaluation.lengths []", "evaluation.lengths is []"),
+        ("--training.epochs 1e308", "training.epochs is 1e+308"),
+        ("--data.priming 10=99999999999999999999", "too many"),
+        ("--data.test_digits 1000000000000000000", "data.test_digits is 1000000000000000000"),
+        ("--model.position rope --model.width 15 --model.heads 3", "rope"),
+        ("--layout.fitted --data.padding 20", "with data.padding, training problems have up to"),
+        ("--model.content false --model.position absolute", "'absolute' has no scores of its own"),
+        (f"--name {'é' * 199}", "up to 200 letters"),
+        ("--model.width 32 config.yaml", "'config.yaml' is neither a key such as --model.width nor"),
         ("--training.steps", "--training.steps needs a value"),
         ("--model.width= --seed 1", "--model.width needs a value"),
         ("--modle.width 64", "there is no key 'modle': did you mean 'model'?"),
@@ -113,6 +121,38 @@ def test_a_bad_configuration_file(capsys, tmp_path):
     assert "should be a mapping" in complaint(capsys, "train", str(config))
     config.write_text("model: 3")
     assert "model is 3" in complaint(capsys, "train", str(config))
+    config.write_text("false")
+    assert "should be a mapping" in complaint(capsys, "train", str(config))
+    config.write_text("task: {kind: addition, 5: 3}")
+    assert "has no option '5'" in complaint(capsys, "train", str(config))
+
+
+def test_values_mean_the_same_in_files_and_on_the_command_line(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "evaluation: {lengths: 5:10}\ntraining: {learning_rate: 1e-3, clip: null}\nlayout: {compact: yes}"
+    )
+    words = ["--evaluation.lengths", "5:10", "--training.learning_rate", "1e-3", "--training.clip", "null"]
+    from_file, from_words = (
+        configuration.load(config),
+        configuration.load(None, configuration.parse_overrides([*words, "--layout.compact", "yes"])),
+    )
+    assert from_file == from_words
+    assert from_file.evaluation.lengths == [5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--model.position relative-key-query --model.position.clip 3",
+        "--model.position.clip 3 --model.position relative-key-query",
+        "--model.position.clip 3 --model.position.kind relative-key-query",
+    ],
+)
+def test_a_choice_and_its_options_go_together_in_any_order(words):
+    position = configuration.load(None, configuration.parse_overrides(words.split())).model.position
+    assert (position.kind, position.clip) == ("relative-key-query", 3)
+    assert configuration.load(None, {"model": {"position.clip": 3}}).model.position.clip == 3
 
 
 @pytest.mark.parametrize(
@@ -150,6 +190,7 @@ def test_missing_and_damaged_files_are_named(run, capsys):
         ("metrics.jsonl", "x\n"),
         ("metrics.jsonl", "[]\n"),
         ("metrics.jsonl", '{"a": 1}\n'),
+        ("metrics.jsonl", '{"step": 1, "evaluation": [5]}\n'),
         ("result.json", "{}"),
         ("result.json", '{"evaluation": [{}]}'),
         ("config.yaml", "task: 5"),
@@ -281,6 +322,13 @@ def test_lists_come_from_the_registries(capsys):
         ("paper run table-addition --scale smoke --on slurm", "there is no engine 'slurm': known: local."),
         ("paper run", "say which artefacts to run"),
         ("paper run table-addition --seeds 0", "at least 1"),
+        ("paper run table-addition --scale smoke --only APL", "has 'APL' in its label"),
+        ("paper run table-addition --scale smoke --device tpu", "device 'tpu' isn't available here"),
+        ("paper report --json", "--json is for `paper list`"),
+        ("demo --again --jobs 0", "at least 1"),
+        ("--bogus", "unrecognised: --bogus"),
+        ("solve runs/nothing 1+1", "there is no run at runs/nothing"),
+        (f"solve {'x' * 300} 1+1", "file name too long"),
     ],
 )
 def test_a_bad_paper_command_makes_no_run(words, part, capsys, tmp_path, monkeypatch):
@@ -313,7 +361,11 @@ def test_misuse_of_the_library_is_told_in_one_sentence(trained):
         (lambda: lengthwise.load(trained, device="gpu"), "isn't available here"),
         (lambda: lengthwise.evaluate(model, lengths=[5.5]), "whole numbers"),
         (lambda: lengthwise.evaluate(model, examples="many"), "whole numbers"),
+        (lambda: lengthwise.evaluate(model, seed=-1), "a seed is 0 or more"),
+        (lambda: lengthwise.evaluate("runs/x"), "what is tested is a model"),
+        (lambda: lengthwise.resume("nowhere"), "there is no run"),
         (lambda: model.solve([5]), "is no problem"),
+        (lambda: model.solve(5), "is no problem"),
     ]:
         with pytest.raises(lengthwise.UsageError, match=part):
             misuse()

@@ -72,13 +72,26 @@ def test_first_operands_are_fixed_and_second_ones_are_not():
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("priming_second", ["online", "fixed"])
-def test_priming_leaves_the_usual_examples_as_they_were(sampling, priming_second):
-    fields = {"task": Multiplication(), "sampling": sampling}
+@pytest.mark.parametrize("more", [{}, {"repeats": 0.3}, {"zeros": 0.3}, {"chains": 0.3}], ids=str)
+@pytest.mark.parametrize("task", [Addition(), Multiplication()], ids=lambda task: task.kind)
+def test_priming_leaves_the_usual_examples_as_they_were(task, sampling, more, priming_second):
+    fields = {"task": task, "sampling": sampling, **more}
     plain = training_set(**fields).batch(3, 300)
     primed = training_set(priming="7=10,9=20", priming_second=priming_second, **fields).batch(3, 300)
     usual = np.flatnonzero(~primed.primed)
     assert 0 < len(usual) < 300
     assert [rows(plain)[i] for i in usual] == [rows(primed)[i] for i in usual]
+
+
+def test_primed_problems_stay_as_they_are_whatever_is_done_to_the_usual_ones():
+    fields = {"priming": {9: 3}, "priming_second": "fixed", "train_size": 10, "test_digits": 9}
+    for more in ({"repeats": 1.0}, {"zeros": 1.0}, {"chains": 1.0}):
+        data = training_set(**fields, **more)
+        plain = training_set(**fields)
+        for step in range(5):
+            changed, same = data.batch(step, 20), plain.batch(step, 20)
+            for i in np.flatnonzero(changed.primed):
+                assert rows(changed)[i] == rows(same)[i]
 
 
 def test_primed_problems_are_as_many_and_as_long_as_asked(task):

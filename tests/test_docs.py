@@ -16,7 +16,7 @@ from lengthwise import experiment
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "lengthwise"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# `make …` sets up an environment of its own; what it then runs is tested in test_demo.py and by this very test suite.
+# `make …` sets up an environment of its own; what it then runs is tested in test_sweep.py and by this very test suite.
 # Records take an hour; test_record.py makes a small one.
 NOT_RUN_HERE = ("make ", "git ", "cd ", "lengthwise record ")
 

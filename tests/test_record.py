@@ -104,8 +104,9 @@ def test_an_unknown_record_is_told_with_the_known_ones(tmp_path):
 
 @pytest.mark.parametrize("words", ["--seeds 0", "--jobs 0"])
 def test_no_seeds_and_no_jobs_are_refused(words, tiny, capsys):
-    assert main(["record", "tiny", *words.split()]) == 2
-    assert capsys.readouterr().err == "lengthwise: --seeds and --jobs are at least 1\n"
+    with pytest.raises(SystemExit, match="2"):
+        main(["record", "tiny", *words.split()])
+    assert f"argument {words.split()[0]}: it is at least 1" in capsys.readouterr().err
 
 
 def test_command(tiny, tmp_path, capsys, monkeypatch):

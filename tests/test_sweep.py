@@ -45,6 +45,25 @@ def test_dependent_runs_wait_failures_are_told_and_the_rest_goes_on(tmp_path):
     assert (base.path / "model.safetensors").stat().st_mtime_ns == before
 
 
+def test_a_crash_costs_only_its_own_run(tmp_path, monkeypatch):
+    bad = make(tmp_path)
+    good = make(tmp_path, seed=1)
+    (bad.path / "model.safetensors").mkdir()  # not what training expects to find there
+    unfinished = make(tmp_path, seed=2)
+    left_out = make(tmp_path, start_from=str(unfinished.path))
+    reasons = {run.path: reason for run, reason in run_all([bad, good, left_out], 1, Display())}
+    assert reasons[bad.path]
+    assert reasons[good.path] is None
+    assert "which hasn't finished" in reasons[left_out.path]
+
+
+def test_runs_are_trained_where_they_are_asked_to_be(tmp_path):
+    """Whatever their directory says, which may be from another machine."""
+    run = make(tmp_path, device="cuda")
+    run.experiment = run.experiment.model_copy(update={"device": "cpu"})
+    assert [reason for _, reason in run_all([run], 1, Display())] == [None]
+
+
 def test_workers_save_and_stop_when_the_parent_is_killed(tmp_path):
     """Then the runs can be gone on with at once, by another process."""
     code = (

@@ -12,11 +12,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lengthwise.data import Examples, Sampling, evaluation_set, generator
-from lengthwise.digits import carries, longest_run
+from lengthwise.data import Sampling, evaluation_set, generator
+from lengthwise.digits import Numbers, carries, longest_run
 from lengthwise.errors import UsageError
-from lengthwise.evaluation import Accuracy, check_lengths
+from lengthwise.evaluation import Accuracy, answered, check_lengths
 from lengthwise.experiment import Experiment
+from lengthwise.layout import Layout
 from lengthwise.solver import Solver
 from lengthwise.tasks import Addition
 
@@ -54,7 +55,8 @@ def failure_study(
     sum_of_two = isinstance(solver.task, Addition) and solver.task.operands == 2
     blocks = evaluation_set(solver.task, length, examples, seed, occasion, sampling)
     with solver.testing():
-        columns = np.concatenate([failures(solver, block, sum_of_two) for block in blocks], axis=1)
+        parts = [part for block in blocks for part in answered(solver, block)]
+    columns = np.concatenate([failures(solver.layout, *part, sum_of_two) for part in parts], axis=1)
     number, chain, wrong, position, power = columns
     right, single = wrong == 0, wrong == 1
     return FailureStudy(
@@ -69,13 +71,14 @@ def failure_study(
     )
 
 
-def failures(solver: Solver, block: Examples, sum_of_two: bool) -> NDArray[np.int64]:
+def failures(
+    layout: Layout, operands: tuple[Numbers, ...], answer: Numbers, symbols: NDArray[np.int64], sum_of_two: bool
+) -> NDArray[np.int64]:
     """For each problem: carries, longest chain of them, wrong symbols, place and power of ten of the first. (5, b)"""
-    logits = solver(block.operands)
-    wrong = (logits.argmax(-1) != solver.targets(block.answer, logits.shape[1])).cpu().numpy()
+    wrong = symbols != layout.encode_answer(answer, symbols.shape[1])
     first = wrong.argmax(1)
-    power = first if solver.layout.least_first else block.answer.lengths - 1 - first
-    marks = carries(*block.operands) if sum_of_two else np.zeros((len(block), 1), bool)
+    power = first if layout.least_first else answer.lengths - 1 - first
+    marks = carries(*operands) if sum_of_two else np.zeros((len(answer), 1), bool)
     return np.stack([marks.sum(1), longest_run(marks), wrong.sum(1), first + 1, power])
 
 

@@ -6,6 +6,8 @@ from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from lengthwise import experiment as configuration
 from lengthwise import machine
 from lengthwise.display import Display
@@ -15,6 +17,7 @@ from lengthwise.experiment import CONFIG, Experiment
 from lengthwise.runs import Run
 from lengthwise.solver import Solver
 from lengthwise.training import train as steps
+from lengthwise.training import training_layout
 
 __all__ = ["Experiment", "UsageError", "evaluate", "load", "resume", "train"]
 
@@ -40,14 +43,21 @@ def train(
 def make_run(experiment: Experiment, root: str | Path, name: str | None, again: bool) -> Run:
     """The experiment's run, after what can be checked before there is a directory."""
     machine.check(experiment.device, experiment.threads)
+    with torch.device("meta"):  # without memory for it
+        longest = experiment.build().encoder.position(0).longest
+    if longest and (length := training_layout(experiment).length) > longest:
+        raise UsageError(
+            f"with data.padding, training problems have up to {length} tokens, but the embedding takes {longest}"
+        )
     run = Run.create(experiment, root, name)
     if again:
         run.clear()
     return run
 
 
-def resume(run: Run, progress: bool = True) -> Run:
+def resume(run: Run | str | Path, progress: bool = True) -> Run:
     """Train a run to its end from wherever it is."""
+    run = run if isinstance(run, Run) else Run(run)
     with Display() if progress else nullcontext() as display:
         for state in steps(run):
             if display:

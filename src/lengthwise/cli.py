@@ -27,6 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = build_parser()
     chosen, rest = parser.parse_known_args(arguments)
     if not hasattr(chosen, "command"):
+        if rest:
+            parser.error(f"unrecognised: {' '.join(rest)}")
         parser.print_help()
         return 0
     if hasattr(chosen, "artefacts") and not any(word.startswith("-") for word in rest):
@@ -56,12 +58,22 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # as in `lengthwise runs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"lengthwise: can't read or write {error.filename}: {(error.strerror or '').lower()}", file=sys.stderr)
+        return 2
 
 
 def natural(text: str) -> int:
     """A whole number ≥ 0."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 up")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """A whole number ≥ 1."""
+    if natural(text) == 0:
+        raise argparse.ArgumentTypeError("it is at least 1")
     return int(text)
 
 
@@ -86,6 +98,7 @@ def build_parser() -> Parser:
         "  lengthwise runs\n"
         "  lengthwise COMMAND --help                        what a command takes, with an example",
     )
+    parser.add_argument("--version", action=VersionAction, help="show the version and exit")
     commands = Commands(parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser))
     add_training_commands(commands)
     add_model_commands(commands)
@@ -114,7 +127,7 @@ def add_training_commands(commands: Commands) -> None:
     demo = commands.add(
         "demo", run_demo, "show the paper's effects in minutes: a table and a figure", "lengthwise demo"
     )
-    demo.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each (default: 2)")
+    demo.add_argument("--jobs", type=positive, default=2, help="runs at a time, one core each (default: 2)")
     demo.add_argument("--again", action="store_true", help="train again what has finished")
     demo.add_argument("--smoke", action="store_true", help="a few steps only, to see that everything works")
 
@@ -137,10 +150,10 @@ def add_training_commands(commands: Commands) -> None:
         "lengthwise record addition --seeds 3",
         json=True,
     )
-    record.add_argument("name", metavar="NAME", help="such as addition; an unknown one lists them")
-    record.add_argument("--seeds", type=natural, help="how many, from --seed on (default: 3, or 1 with --seed)")
+    record.add_argument("name", metavar="NAME", help="addition, multiplication or priming")
+    record.add_argument("--seeds", type=positive, help="how many, from --seed on (default: 3, or 1 with --seed)")
     record.add_argument("--seed", type=natural, help="the first seed, and the only one unless --seeds is given")
-    record.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each (default: 2)")
+    record.add_argument("--jobs", type=positive, default=2, help="runs at a time, one core each (default: 2)")
     record.add_argument("--results", metavar="DIR", default="results", help="where it is written (default: results)")
 
     resume = commands.add("resume", run_resume, "go on with a run that was stopped", "lengthwise resume runs/my-run")
@@ -244,8 +257,8 @@ def add_listing_commands(commands: Commands) -> None:
     paper.add_argument("--all", action="store_true", help="run every artefact")
     paper.add_argument("--only", metavar="TEXT", default="", help="run only settings whose label has this text")
     paper.add_argument("--scale", choices=["smoke", "cpu", "paper"], default="cpu", help="(default: cpu)")
-    paper.add_argument("--seeds", type=int, default=3, help="seeds a setting (default: 3)")
-    paper.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each (default: 2)")
+    paper.add_argument("--seeds", type=positive, default=3, help="seeds a setting (default: 3)")
+    paper.add_argument("--jobs", type=positive, default=2, help="runs at a time, one core each (default: 2)")
     paper.add_argument("--on", metavar="ENGINE", default="local", help="what trains the runs (default: local)")
     paper.add_argument("--retry", action="store_true", help="train runs that failed again, from the start")
     paper.add_argument("--device", default="cpu", help="cpu, cuda or mps (default: cpu)")
@@ -256,6 +269,19 @@ def add_listing_commands(commands: Commands) -> None:
         "list", run_list, "list what there is to choose from", "lengthwise list positions", json=True, runs=False
     )
     names.add_argument("what", choices=["tasks", "positions", "presets"])
+
+
+class VersionAction(argparse.Action):
+    """`--version`, looked up only when it is asked for."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings, nargs=0)
+
+    def __call__(self, *_: Any) -> None:
+        import lengthwise
+
+        print(f"lengthwise {lengthwise.__version__}")
+        sys.exit(0)
 
 
 class KeysAction(argparse.Action):
@@ -288,11 +314,8 @@ def run_train(chosen: argparse.Namespace) -> None:
 
 def run_record(chosen: argparse.Namespace) -> None:
     from lengthwise.display import Display
-    from lengthwise.errors import UsageError
     from lengthwise.record import make, page
 
-    if chosen.seeds == 0 or chosen.jobs < 1:
-        raise UsageError("--seeds and --jobs are at least 1")
     first = chosen.seed or 0
     many = chosen.seeds or (3 if chosen.seed is None else 1)
     with Display() as display:
@@ -398,8 +421,10 @@ def run_show(chosen: argparse.Namespace) -> None:
 def run_solve(chosen: argparse.Namespace) -> None:
     from dataclasses import asdict
 
-    from lengthwise import api
+    from lengthwise import api, machine
 
+    machine.prepare("cpu", threads=1)
+    sys.set_int_max_str_digits(0)  # answers have as many digits as they have
     solutions = api.load(find_model(chosen)).explain(chosen.problem)
     if chosen.json:
         print(json.dumps([asdict(solution) for solution in solutions], indent=2, ensure_ascii=False))
@@ -414,9 +439,11 @@ def run_solve(chosen: argparse.Namespace) -> None:
 
 
 def run_analyze(chosen: argparse.Namespace) -> None:
+    from lengthwise import machine
     from lengthwise.analysis import examples_to_reach, failure_study, learning_curves
     from lengthwise.display import percent
 
+    machine.prepare("cpu", threads=1)
     run = find_run(chosen)
     data = run.experiment.data
     length = min(data.train_digits + 1, data.test_digits) if chosen.length is None else chosen.length
@@ -456,11 +483,13 @@ def run_runs(chosen: argparse.Namespace) -> None:
         return
     shown = []
     for row in rows:
-        shown.append([row["run"], row["status"], f"{row['step']}/{row['steps']}", summary(row["headline"])])
+        told = row.get("reason") or summary(row["headline"])
+        shown.append([row["run"], row["status"], f"{row['step']}/{row['steps']}", told])
     print_table(["run", "status", "step", "exact match"], shown)
 
 
 def run_paper(chosen: argparse.Namespace) -> None:
+    from lengthwise import machine
     from lengthwise.display import Display
     from lengthwise.errors import UsageError, nearest
     from lengthwise.paper import ARTEFACTS
@@ -471,8 +500,8 @@ def run_paper(chosen: argparse.Namespace) -> None:
     for name in chosen.artefacts:
         if name not in ARTEFACTS:
             raise UsageError(f"there is no artefact '{name}': {nearest(name, ARTEFACTS)}")
-    if chosen.seeds < 1 or chosen.jobs < 1:
-        raise UsageError("--seeds and --jobs are at least 1")
+    if chosen.json and chosen.what != "list":
+        raise UsageError("--json is for `paper list`; a report has its records in results/SCALE/runs")
     artefacts = [ARTEFACTS[name] for name in chosen.artefacts or ARTEFACTS]
     results, root = Path(chosen.results), Path(chosen.runs)
     if chosen.what == "list":
@@ -490,6 +519,7 @@ def run_paper(chosen: argparse.Namespace) -> None:
         if not chosen.artefacts and not chosen.all:
             raise UsageError("say which artefacts to run, or --all; `lengthwise paper list` lists them")
         engine = find_engine(chosen.on)  # before a run is made
+        machine.check(chosen.device, threads=1)
         with Display() as display:
             failed = run_artefacts(
                 artefacts,
@@ -552,8 +582,10 @@ def find_model(chosen: argparse.Namespace) -> Path | str:
 
     if not chosen.run.strip():
         raise UsageError("say which run; `lengthwise runs` lists them")
-    inside = Path(chosen.runs) / chosen.run
-    return inside if not Path(chosen.run).exists() and inside.exists() else chosen.run
+    given, inside = Path(chosen.run), Path(chosen.runs) / chosen.run
+    if not given.exists() and Path(chosen.runs) in given.parents:  # and not on the Hub either
+        raise UsageError(f"there is no run at {given}; `lengthwise runs` lists the runs")
+    return inside if not given.exists() and inside.exists() else chosen.run
 
 
 def find_run(chosen: argparse.Namespace) -> "Run":

@@ -22,6 +22,7 @@ from lengthwise.tasks import Task
 Sampling = Literal["uniform-length", "problem-length", "uniform-integer", "exact"]
 Priming = tuple[tuple[int, int], ...]  # (digits, count) pairs
 MOST_LENGTHS = 1_000_000  # in a range
+MOST_DIGITS = 1_000_000
 MOSTLY = 0.8  # of the digits of a problem in which carries run on
 
 
@@ -107,6 +108,8 @@ def parse_priming(value: object) -> object:
             raise UsageError(f"'{value}' is no priming such as 35=50 (fifty of 35 digits), 34=25,35=25 or 6:35=500")
         if min(chosen := parse_lengths(lengths)) < 1:
             raise UsageError(f"data.priming is '{value}', but numbers have 1 digit or more")
+        if len(count.strip()) > 9:
+            raise UsageError(f"data.priming is '{value}', which is too many")
         pairs += spread(chosen, int(count))
     return tuple(pairs)
 
@@ -114,8 +117,12 @@ def parse_priming(value: object) -> object:
 class DataConfig(Config):
     """Which problems are trained on, and how wide the layout is (`test_digits`)."""
 
-    train_digits: int = Field(5, ge=1, description="the most digits of a training problem's first operand (n_train)")
-    test_digits: int = Field(10, ge=1, description="the most digits that the layout has room for (n_test)")
+    train_digits: int = Field(
+        5, ge=1, le=MOST_DIGITS, description="the most digits of a training problem's first operand (n_train)"
+    )
+    test_digits: int = Field(
+        10, ge=1, le=MOST_DIGITS, description="the most digits that the layout has room for (n_test)"
+    )
     train_size: int = Field(5000, ge=1, description="how many first operands there are, primed included (N_train)")
     sampling: Sampling = Field(
         "problem-length",
@@ -218,7 +225,8 @@ class TrainingSet:
         self.task, self.config, self.seed = task, config, seed
         usual = config.train_size - config.primed_count
         most = np.full(config.train_size, config.train_digits)  # drawn for all, so that priming changes none of them
-        parts = [draw(generator(seed, "first operands"), config.sampling, most)[:usual]]
+        self.usual = draw(generator(seed, "first operands"), config.sampling, most)
+        parts = [self.usual[:usual]]
         for length in sorted({length for length, _ in config.priming}):
             count = sum(c for n, c in config.priming if n == length)
             parts.append(draw(generator(seed, "priming", length), "exact", np.full(count, length)))
@@ -230,30 +238,36 @@ class TrainingSet:
         """The examples of one training step; a pure function of the seed and the step."""
         rng = generator(self.seed, "batch", step)
         rows = rng.integers(0, len(self.first), size)
-        first, primed = self.first[rows], self.primed[rows]
-        rest = draw_rest(rng, self.config.sampling, self.task, self.config.train_digits, first)
-        if primed.any():
+        operands = self.usual_problems(rng, rows, step)
+        if (primed := self.primed[rows]).any():
+            first = self.first[rows]
             if self.config.priming_second == "fixed":
-                long = [numbers[rows] for numbers in self.fixed]
+                rest = [numbers[rows] for numbers in self.fixed]
             else:
-                long = draw_rest(generator(self.seed, "primed batch", step), "problem-length", self.task, 0, first)
-            rest = [choose(primed, a, b) for a, b in zip(long, rest, strict=True)]
-        if self.config.train_operands:
-            many = generator(self.seed, "operands", step).integers(2, self.config.train_operands + 1, size)
-            rest = emptied(rest, np.where(primed, len(rest) + 1, many))
-        if self.config.repeats:
+                rest = draw_rest(generator(self.seed, "primed batch", step), "problem-length", self.task, 0, first)
+            operands = [choose(primed, a, b) for a, b in zip([first, *rest], operands, strict=True)]
+        return example_batch(self.task, tuple(operands), primed)
+
+    def usual_problems(self, rng: np.random.Generator, rows: NDArray[np.int64], step: int) -> list[Numbers]:
+        """What a batch is if none of its problems is primed, so that no draw depends on how long those are."""
+        config, size = self.config, len(rows)
+        first = self.usual[rows]
+        rest = draw_rest(rng, config.sampling, self.task, config.train_digits, first)
+        if config.train_operands:
+            rest = emptied(rest, generator(self.seed, "operands", step).integers(2, config.train_operands + 1, size))
+        if config.repeats:
             rng = generator(self.seed, "repeats", step)
-            chosen = (rng.random(size) < self.config.repeats) & ~primed
+            chosen = rng.random(size) < config.repeats
             first, *rest = (choose(chosen, repetitive(rng, numbers), numbers) for numbers in (first, *rest))
-        if self.config.zeros:
+        if config.zeros:
             rng = generator(self.seed, "zeros", step)
-            chosen = (rng.random(size) < self.config.zeros) & ~primed
+            chosen = rng.random(size) < config.zeros
             first, *rest = (choose(chosen, sparse(rng, numbers), numbers) for numbers in (first, *rest))
-        if self.config.chains:
+        if config.chains:
             rng = generator(self.seed, "chains", step)
-            chosen = rng.random(size) < self.config.chains
+            chosen = rng.random(size) < config.chains
             rest[0] = choose(chosen, complemented(rng, first, rest[0]), rest[0])
-        return example_batch(self.task, (first, *rest), primed)
+        return [first, *rest]
 
 
 def emptied(rest: Sequence[Numbers], many: NDArray[np.int64]) -> list[Numbers]:
@@ -329,6 +343,8 @@ def evaluation_set(
     `occasion` tells evaluations apart (the training step): each has a test set of its own. `operands` leaves all but
     the first so many empty.
     """
+    if seed < 0:
+        raise UsageError(f"a seed is 0 or more, not {seed}")
     if sampling not in get_args(Sampling):
         raise UsageError(f"there is no sampling '{sampling}': {nearest(sampling, get_args(Sampling))}")
     for start in range(0, count, BLOCK):

@@ -78,9 +78,11 @@ class Display:
                 speed=f"{state.examples_per_second:.0f}/s",
                 loss=state.loss,
                 accuracy=" ".join(f"{length}d:{share:.0%}" for length, share in state.accuracy.items()),
-                left=f"{clock(state.seconds_left)} left" if state.step < state.steps else "trained",
+                left=f"{clock(state.seconds_left)} left",
             )
-            return
+            if state.step < state.steps:
+                return
+            self.progress.remove_task(self.bars.pop(state.run))  # the line below stays
         now = time.monotonic()
         if state.step == state.steps or now - self.shown.get(state.run, -1e9) >= SECONDS_BETWEEN_LINES:
             self.shown[state.run] = now

@@ -124,6 +124,8 @@ def evaluate(
 
 def check_lengths(model: Solver, lengths: str | Sequence[int] | None, examples: int) -> list[int]:
     """The lengths to test, all of which the model's layout has room for."""
+    if not isinstance(model, Solver):
+        raise UsageError(f"what is tested is a model, such as lengthwise.load gives, not {model!r}")
     if lengths is None:  # all, but of hundreds only some
         chosen = [n for n in range(1, model.layout.digits + 1) if n <= 40 or n == model.layout.digits or n % 50 == 0]
     else:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,6 +21,7 @@ from lengthwise.solver import Solver
 from lengthwise.tasks import TASKS, AnyTask
 
 CONFIG = "config.yaml"  # in a run's directory
+CHOICES = ("task", "position", "inner")  # keys whose value is a name, or a mapping with `kind` and options
 Lengths = Annotated[list[int], BeforeValidator(parse_lengths), Field(min_length=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
@@ -34,7 +36,7 @@ class TrainingConfig(Config):
     """How long and how a model is trained. The budget is one of `steps`, `epochs` and `examples`."""
 
     steps: int | None = Field(None, ge=1, description="the budget in steps; 3000 if no budget is given")
-    epochs: float | None = Field(None, gt=0, description="the budget in passes over data.train_size examples")
+    epochs: float | None = Field(None, gt=0, le=1e9, description="the budget in passes over data.train_size examples")
     examples: int | None = Field(None, ge=1, description="the budget in examples")
     batch_size: int = Field(32, ge=1, description="examples a step")
     learning_rate: float = Field(2e-3, gt=0, description="AdamW's, at its highest")
@@ -199,6 +201,19 @@ def unknown_key(key: str) -> str:
     return f"there is no key '{key}': did you mean '{close[0]}'?"
 
 
+class Loader(yaml.SafeLoader):
+    """YAML in which 1e-3 is a number and 6:35 isn't one (to YAML 1.1 that is 6·60 + 35)."""
+
+
+NUMBERS = {"int": r"[-+]?(0|[1-9][0-9]*)", "float": r"[-+]?([0-9]+\.[0-9]*|\.?[0-9]+)([eE][-+]?[0-9]+)?"}
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in NUMBERS]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for name, pattern in NUMBERS.items():
+    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"{pattern}$"), list("-+.0123456789"))
+
+
 def load(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Experiment:
     """An experiment from a YAML file (or the defaults), changed by dotted keys: {"model.width": 64}."""
     fields = read_yaml(Path(path)) if path is not None else {}
@@ -207,27 +222,32 @@ def load(path: str | Path | None = None, overrides: Mapping[str, Any] | None = N
 
 def read_yaml(path: Path) -> dict[str, Any]:
     try:
-        fields = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        fields = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except OSError as error:
         raise UsageError(f"can't read the configuration {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(fields, dict):
+    if fields is not None and not isinstance(fields, dict):
         raise UsageError(f"{path} should be a mapping of keys such as task and model")
-    return fields
+    return fields or {}
 
 
 def set_key(fields: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key; a name given for a choice makes way for its options: `task: addition`, then `task.operands`."""
+    """Set a dotted key; a choice's name and its options go together: `task: addition` and then `task.operands: 3`."""
     *parents, leaf = key.split(".")
     for parent in parents:
         inner = fields.get(parent, {})
-        if isinstance(inner, str) and parent in ("task", "position"):
+        if isinstance(inner, str) and parent in CHOICES:
             inner = {"kind": inner}
         if not isinstance(inner, Mapping):
             raise UsageError(f"'{key}' can't be set, since {parent} is {inner!r}")
         fields[parent] = dict(inner)
         fields = fields[parent]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        value = nested(value)
+    before = fields.get(leaf)
+    if leaf in CHOICES and isinstance(value, str) and isinstance(before, Mapping) and "kind" not in before:
+        value = {"kind": value, **before}
     fields[leaf] = value
 
 
@@ -242,7 +262,9 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
     while words:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
-            raise UsageError(f"'{word}' is neither a configuration file nor a key such as --model.width")
+            raise UsageError(
+                f"'{word}' is neither a key such as --model.width nor a configuration file in front of them"
+            )
         key, equals, text = word[2:].partition("=")
         key = key.replace("-", "_")
         if not equals and words and not words[0].startswith("--"):
@@ -261,15 +283,11 @@ def switches() -> set[str]:
 
 
 def scalar(text: str) -> Any:
-    """A value as YAML reads it, except that 1e-3 is a number and 6:35 isn't one (to YAML 1.1 that is 6·60 + 35)."""
+    """A value as YAML reads it; what is none is a text."""
     try:
-        return float(text) if "e" in text.lower() else int(text)
-    except ValueError:
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            return text
-        return text if isinstance(value, int) and not isinstance(value, bool) else value
+        return yaml.load(text, Loader)
+    except yaml.YAMLError:
+        return text
 
 
 def keys() -> Iterator[tuple[str, str, str]]:

@@ -104,6 +104,14 @@ class ModelConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _something_is_attended_to(self) -> "ModelConfig":
+        if not self.content and POSITIONS[self.position.kind].scores is Position.scores:
+            raise UsageError(
+                f"model.content is false, but the position embedding '{self.position.kind}' has no scores of its own"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _heads_divide_width(self) -> "ModelConfig":
         if self.width % self.heads:
             raise UsageError(

@@ -82,7 +82,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         given = {option: value for option, value in fields.items() if option != "kind"}
         for option in given:
             if option not in options.model_fields:
-                hint = nearest(option, options.model_fields) if options.model_fields else "it has none."
+                hint = nearest(str(option), options.model_fields) if options.model_fields else "it has none."
                 raise UsageError(f"the {self.noun} '{kind}' has no option '{option}': {hint}")
         try:
             return options.model_validate(given)

@@ -41,6 +41,7 @@ MADE = (
     "config.json",
     "metrics.jsonl",
     "environment.json",
+    "record.json",
 )
 
 
@@ -67,8 +68,10 @@ class Run:
     @classmethod
     def create(cls, experiment: Experiment, root: Path | str = "runs", name: str | None = None) -> "Run":
         """The experiment's run: the one that there is, or a new one."""
-        if name is not None and not NAME.fullmatch(name):
-            raise UsageError(f"--name is {name!r}, but a run's name is made of letters, digits and . _ + = , -")
+        if name is not None and (not NAME.fullmatch(name) or len(name.encode()) > 200):
+            raise UsageError(
+                f"--name is {name!r}, but a run's name is made of up to 200 letters, digits and . _ + = , -"
+            )
         identity = experiment.identity()
         path = Path(root) / (name or experiment.name())
         if experiment.start_from:  # so that the run can be gone on with from anywhere
@@ -138,6 +141,9 @@ class Run:
             lines = path.read_text().splitlines(keepends=True) if path.exists() else []
             records = [json.loads(line) for line in lines if line.endswith("\n")]
             assert all(isinstance(record["step"], int) for record in records)
+            for record in records:
+                for accuracy in record.get("evaluation", ()):
+                    Accuracy.from_record(accuracy)
         except (OSError, ValueError, TypeError, KeyError, AssertionError) as error:
             raise UsageError(f"{path} is damaged: {error}") from None
         return records

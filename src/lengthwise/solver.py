@@ -1,7 +1,7 @@
 """A model that solves problems: an encoder with the task and the layout that it is trained for."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 import torch
 from huggingface_hub import PyTorchModelHubMixin
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from lengthwise.digits import Numbers
-from lengthwise.errors import UsageError
+from lengthwise.errors import UsageError, explain
 from lengthwise.layout import Layout, LayoutConfig
 from lengthwise.model import Encoder, Knobs, ModelConfig
 from lengthwise.tasks import TASKS, Product, Task
@@ -45,11 +46,12 @@ class Solver(nn.Module, PyTorchModelHubMixin):
     def __init__(self, task: Mapping[str, Any], digits: int, layout: Mapping[str, Any], model: Mapping[str, Any]):
         super().__init__()
         self.task: Task = TASKS.parse(task)  # type: ignore[assignment]
-        self.layout = Layout(self.task, digits, LayoutConfig.model_validate(layout))
-        layout_ = self.layout
-        self.encoder = Encoder(
-            ModelConfig.model_validate(model), layout_.length, len(layout_.vocabulary), layout_.n_operands
-        )
+        try:
+            layout_, model_ = LayoutConfig.model_validate(layout), ModelConfig.model_validate(model)
+        except ValidationError as error:
+            raise UsageError(explain(error)) from None
+        self.layout = written = Layout(self.task, digits, layout_)
+        self.encoder = Encoder(model_, written.length, len(written.vocabulary), written.n_operands)
 
     @property
     def device(self) -> torch.device:
@@ -126,7 +128,8 @@ class Solver(nn.Module, PyTorchModelHubMixin):
 
     def explain(self, problems: Sequence[str]) -> list[Solution]:
         """The model's answers with their confidence, beside the correct ones."""
-        problems = [problems] if isinstance(problems, str) else list(problems)
+        if isinstance(problems, str) or not isinstance(problems, Iterable):
+            problems = [problems]
         parsed = [self.parse(problem) for problem in problems]
         solutions: dict[int, Solution] = {}
         for rows in self.batches(parsed):

@@ -5,6 +5,7 @@ import os
 import queue
 import signal
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from lengthwise.runs import Run
 from lengthwise.training import train
 
 SECONDS_BETWEEN_MESSAGES = 0.3
+INTERRUPTED = "interrupted"  # the last word of a worker
 Ends = Iterator[tuple[Run, str | None]]  # runs as they end, each with the reason if it failed
 # What trains runs, so many at a time. One that starts from another of them waits for it.
 Engine = Callable[[Sequence[Run], int, Display], Ends]
@@ -33,7 +35,7 @@ class Worker:
 
     def start(self, run: Run) -> None:
         self.run = run
-        self.orders.send(run.path)
+        self.orders.send((run.path, run.experiment.device, run.experiment.threads))
 
     def stop(self) -> None:
         """A worker takes the signal as Ctrl-C: it saves what it is training."""
@@ -61,11 +63,14 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Ends:
                 if sum(worker.run is not None for worker in workers) == jobs:
                     break
                 origin = Path(run.experiment.start_from).resolve() if run.experiment.start_from else None
-                if origin in failed:
+                coming = {r.path.resolve() for r in [*waiting, *(w.run for w in workers if w.run)]}
+                finished = origin is None or Run(origin).result is not None
+                if not finished and origin not in coming:
                     waiting.remove(run)
                     failed.add(run.path.resolve())
-                    yield run, f"it starts from {origin}, which failed"
-                elif origin is None or Run(origin).result is not None:
+                    why = "failed" if origin in failed else "hasn't finished"
+                    yield run, f"it starts from {origin}, which {why}"
+                elif finished:
                     idle = next((worker for worker in workers if worker.run is None), None)
                     if idle is None:
                         workers.append(idle := Worker(messages))
@@ -93,7 +98,10 @@ def ended(messages: Any, workers: list[Worker], display: Display) -> Iterator[tu
                 yield worker, f"its process ended with exit code {worker.process.exitcode}"
         return
     if content is None or isinstance(content, str):
-        yield next(worker for worker in workers if worker.run and worker.run.path == path), content
+        worker = next(worker for worker in workers if worker.run and worker.run.path == path)
+        if content == INTERRUPTED:
+            workers.remove(worker)
+        yield worker, content
     else:
         display.show(content)
 
@@ -104,12 +112,14 @@ def work(orders: Any, messages: Any) -> None:
     parent = os.getppid()
     while True:
         try:
-            path = orders.recv()
+            path, device, threads = orders.recv()
         except EOFError:  # the parent has no more, or is gone
             return
         try:
             told = 0.0
-            for progress in train(Run(path)):
+            run = Run(path)
+            run.experiment = run.experiment.model_copy(update={"device": device, "threads": threads})
+            for progress in train(run):
                 if os.getppid() != parent:  # it was killed: save and stop, as for Ctrl-C
                     os.kill(os.getpid(), signal.SIGTERM)
                 if time.monotonic() - told >= SECONDS_BETWEEN_MESSAGES or progress.step == progress.steps:
@@ -117,13 +127,13 @@ def work(orders: Any, messages: Any) -> None:
                     told = time.monotonic()
             messages.put((path, None))
         except KeyboardInterrupt:
-            messages.put((path, "interrupted"))
+            messages.put((path, INTERRUPTED))
             return
         except UsageError as error:
             messages.put((path, str(error)))
         except Exception as error:
+            traceback.print_exc()
             messages.put((path, f"{type(error).__name__}: {error}"))
-            raise
 
 
 ENGINES: dict[str, Engine] = {"local": run_all}

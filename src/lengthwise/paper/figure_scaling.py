@@ -51,7 +51,7 @@ def extrapolates(results: Results, run: str) -> bool:
 
 
 def least_width(results: Results, encoder: str) -> float:
-    """The smallest width that extrapolates, all narrower ones failing to; infinite if the widest fails."""
+    """The smallest width from which on all extrapolate; infinite if the widest doesn't."""
     least = float("inf")
     for width, run in reversed(by_width(encoder, results.scale).items()):
         if not extrapolates(results, run):

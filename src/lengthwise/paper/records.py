@@ -4,8 +4,9 @@ A record is one JSON file, results/SCALE/runs/IDENTITY.json; checkpoints aren't 
 identity, so a run that several artefacts share is trained and recorded once.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +99,9 @@ def thinned(records: list[Record], most: int = 60) -> list[Record]:
     return records[::-1][::step][::-1]
 
 
-def load_results(artefact: Artefact, scale: ScaleName, results: Path, root: Path, most_seeds: int = 10) -> Results:
+def load_results(artefact: Artefact, scale: ScaleName, results: Path, root: Path) -> Results:
     """The records that there are of an artefact's runs: for each setting, of the variant that is best in domain."""
-    options = [
-        (variant, read_records(plan(artefact, scale, range(most_seeds), root, variant=variant), scale, results))
-        for variant in variants(scale)
-    ]
+    options = [(variant, all_records(artefact, scale, results, root, variant)) for variant in variants(scale)]
     records: dict[str, list[Record]] = {}
     kept: dict[str, Setting] = {}
     for label, setting in artefact.settings(scale).items():
@@ -115,12 +113,19 @@ def load_results(artefact: Artefact, scale: ScaleName, results: Path, root: Path
     return Results(scale, records, kept)
 
 
-def read_records(planned: Iterable[Planned], scale: ScaleName, results: Path) -> dict[str, list[Record]]:
+def all_records(
+    artefact: Artefact, scale: ScaleName, results: Path, root: Path, variant: Setting
+) -> dict[str, list[Record]]:
+    """By setting, of one seed after another until there is one without any record."""
     found: dict[str, list[Record]] = {}
-    for run in planned:
-        path = record_path(results, scale, run.identity)
-        if path.exists():
-            found.setdefault(run.label, []).append(read_json(path))
+    for seed in count():
+        planned = plan(artefact, scale, range(seed, seed + 1), root, variant=variant)
+        paths = [(run.label, record_path(results, scale, run.identity)) for run in planned]
+        there = [(label, path) for label, path in paths if path.exists()]
+        if not there:
+            break
+        for label, path in there:
+            found.setdefault(label, []).append(read_json(path))
     return found
 
 

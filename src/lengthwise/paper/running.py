@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lengthwise.display import Display
+from lengthwise.errors import UsageError, nearest
 from lengthwise.experiment import Experiment
 from lengthwise.layout import Layout
 from lengthwise.paper.artefact import Artefact, ScaleName
@@ -65,6 +66,9 @@ def run_artefacts(
         for variant in variants(scale):
             for planned in plan(artefact, scale, range(seeds), root, device, variant):
                 wanted.setdefault(planned.identity, []).append((artefact, planned))
+    labels = {planned.label for uses in wanted.values() for _, planned in uses}
+    if not any(only in label for label in labels):
+        raise UsageError(f"no setting of these artefacts has '{only}' in its label: {nearest(only, labels)}")
     todo: dict[str, Run] = {}
 
     def need(identity: str) -> None:
