@@ -78,7 +78,8 @@ LONG_MULTIPLICATION: Setting = {
     "training.steps": 24000,
 }
 
-# The paper's way to long products: its layout and embedding, and 50 long examples. An hour on a core.
+# The paper's way to long products: its embedding, and 50 long examples. Its layout but for the second operand, which is
+# no wider than three digits; lengths are drawn uniformly. An hour on a core.
 PRIMED: Setting = {
     "task": {"kind": "multiplication", "second_digits": 3},
     "layout.compact": True,
@@ -149,7 +150,7 @@ RECORDS: dict[str, Record] = {
         },
     ),
     "priming": Record(
-        "products of long numbers in the paper's layout, trained on 1 to 5 digits by 1 to 3 and 50 examples of 35",
+        "products of long numbers, primed: trained on 1 to 5 digits by 1 to 3 and on 50 examples of 35 digits",
         {
             f"n×{digits}": Trial(
                 PRIMED,
