@@ -154,6 +154,8 @@ def examples_to_reach(curve: Curve, level: float, digit: int | None = None) -> i
     >>> examples_to_reach(curves.train, 0.9, digit=1), examples_to_reach(curves.train, 0.9)
     (640, None)
     """
+    if digit is not None and not 1 <= digit <= curve.digits.shape[1]:
+        raise UsageError(f"digits go from 1 to {curve.digits.shape[1]}, and there is none with the number {digit}")
     reached = (curve.exact_match if digit is None else curve.digits[:, digit - 1]) >= level - TOLERANCE
     return int(curve.examples[reached.argmax()]) if reached.any() else None
 

@@ -448,7 +448,7 @@ def run_analyze(chosen: argparse.Namespace) -> None:
     data = run.experiment.data
     length = min(data.train_digits + 1, data.test_digits) if chosen.length is None else chosen.length
     study = failure_study(run.load(), length, chosen.examples)
-    tested = learning_curves(run.metrics(), run.experiment).tested
+    tested = learning_curves(run.metrics()).tested
     learned = {
         n: [examples_to_reach(curve, chosen.level, digit) for digit in range(1, curve.digits.shape[1] + 1)]
         for n, curve in tested.items()
