@@ -97,7 +97,7 @@ class BeyondMatrix(Artefact):
             axis.set(yticks=range(len(names)), yticklabels=names)
             for i, row in enumerate(means):
                 for j, value in enumerate(row):
-                    shown = "" if value != value else f"{value:.0f}"
+                    shown = "–" if value != value else f"{value:.0f}"  # a cell without a run
                     axis.text(
                         j, i, shown, ha="center", va="center", color="white" if value < 60 else "black", fontsize=7
                     )

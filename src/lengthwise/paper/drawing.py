@@ -123,7 +123,8 @@ def finish(figure: Any, title: str | None = None, keep: Sequence[Any] = ()) -> N
         elif found:
             axis.legend(frameon=False, fontsize=8)
     if handles:
-        columns = len(handles) if len(handles) <= 12 else 10
+        inches = 0.6 + 0.08 * max(map(len, handles))  # that a label takes
+        columns = min(len(handles) if len(handles) <= 12 else 10, max(1, int(figure.get_figwidth() / inches)))
         figure.legend(
             list(handles.values()),
             list(handles),
