@@ -182,6 +182,11 @@ def test_long_multiplication_needs_a_product_and_room_for_it(task, switches):
         Layout(task, 5, LONG_MULTIPLICATION.model_copy(update=switches))
 
 
+def test_there_is_no_layout_for_numbers_without_digits():
+    with pytest.raises(UsageError, match="1 digit or more, not 0"):
+        Layout(Addition(), 0)
+
+
 def test_coordinates_have_one_row_for_all_where_examples_agree():
     operands = Numbers.from_ints([1, 234]), Numbers.from_ints([56, 7])
     for order, shape in zip(ORDERS, [(2, 7), (7,)], strict=True):

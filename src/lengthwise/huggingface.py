@@ -172,6 +172,8 @@ def read(directory: str | Path, task: Mapping[str, Any], digits: int, layout: Ma
         weights = load_file(Path(directory, "model.safetensors"))
     except (OSError, ValueError, SafetensorError) as error:
         raise UsageError(f"{directory} has no config.json with model.safetensors: {error}") from None
+    if not isinstance(config, dict):
+        raise UsageError(f"{Path(directory, 'config.json')} is no configuration of a model")
     solver = Solver(task, digits, layout, model_config(config).model_dump(mode="json"))
     _require({"vocab_size": solver.encoder.symbols.num_embeddings}, "vocab_size", [len(VOCABULARY)])
     solver.encoder = from_huggingface(config, weights, solver.layout.length).float()

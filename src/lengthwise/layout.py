@@ -87,6 +87,8 @@ class Layout:
     def __init__(
         self, task: Task, digits: int, config: LayoutConfig | None = None, needed: tuple[int, ...] | None = None
     ):
+        if digits < 1:
+            raise UsageError(f"numbers have 1 digit or more, not {digits}")
         self.config = config = config or LayoutConfig()
         needed = needed or task.operand_digits(digits)  # digits of each operand, where they aren't as the task has them
         self.task = task
