@@ -155,3 +155,11 @@ def test_a_symbol_more() -> None:
 def test_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"config\.json"):
         read(tmp_path, {"kind": "addition"}, 3, {})
+
+
+def test_a_checkpoint_whose_config_is_none(tmp_path: Path) -> None:
+    solver = Solver({"kind": "addition"}, 3, {}, TINY)
+    write(solver, tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(UsageError, match="is no configuration of a model"):
+        read(tmp_path, {"kind": "addition"}, 3, {})
