@@ -370,6 +370,7 @@ def test_misuse_of_the_library_is_told_in_one_sentence(trained):
         with pytest.raises(lengthwise.UsageError, match=part):
             misuse()
     assert [a.length for a in lengthwise.evaluate(model, lengths=np.arange(5, 7), examples=5)] == [5, 6]
+    assert model.solve(iter(["1+2", "3+4"])) == model.solve(("1+2", "3+4"))
     assert lengthwise.train({"model.preset": "tiny", "training.steps": 1}, root=trained.parent, progress=False).result
 
 

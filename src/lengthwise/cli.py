@@ -150,7 +150,7 @@ def add_training_commands(commands: Commands) -> None:
         "lengthwise record addition --seeds 3",
         json=True,
     )
-    record.add_argument("name", metavar="NAME", help="addition, multiplication or priming")
+    record.add_argument("name", metavar="NAME", help="such as addition or multiplication")
     record.add_argument("--seeds", type=positive, help="how many, from --seed on (default: 3, or 1 with --seed)")
     record.add_argument("--seed", type=natural, help="the first seed, and the only one unless --seeds is given")
     record.add_argument("--jobs", type=positive, default=2, help="runs at a time, one core each (default: 2)")

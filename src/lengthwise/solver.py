@@ -128,8 +128,8 @@ class Solver(nn.Module, PyTorchModelHubMixin):
 
     def explain(self, problems: Sequence[str]) -> list[Solution]:
         """The model's answers with their confidence, beside the correct ones."""
-        if isinstance(problems, str) or not isinstance(problems, Iterable):
-            problems = [problems]
+        several = isinstance(problems, Iterable) and not isinstance(problems, str)
+        problems = list(problems) if several else [problems]  # type: ignore[list-item]
         parsed = [self.parse(problem) for problem in problems]
         solutions: dict[int, Solution] = {}
         for rows in self.batches(parsed):
