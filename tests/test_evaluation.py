@@ -165,18 +165,18 @@ def test_a_fitted_layout_fits_the_block_whatever_is_worked_on_at_once(monkeypatc
 
 
 def test_long_multiplication_asks_for_the_sums_of_all_rows_in_training():
-    layout = {"fitted": True, "compact": True, "answer_room": True, "long_multiplication": True}
+    layout = {"fitted": True, "compact": True, "long_multiplication": True}
     task = {"kind": "multiplication", "second_digits": 2}
     solver = untrained({**layout, "order": "least-significant-first"}, task, layers=2, position="alibi").train()
     operands = Numbers.from_ints([123, 0]), Numbers.from_ints([45, 6])
     answer = solver.task.answer(*operands)
-    logits, targets, n_out = solver.supervised(operands, answer, padding=2)
-    assert n_out == 7  # five digits, and two of padding
-    assert targets[:, :n_out].tolist() == solver.targets(answer, n_out).tolist()
-    rows = [[5, 3, 5, 5], [5, 1, 6], [0, 2, 9, 4], [5, 1, 6]]  # 123 × 45, 123 × 5; 1230 × 4, 123 × 5
-    assert targets[0].tolist() == [symbol for row in rows for symbol in row + [PAD] * (8 - len(row))]
-    assert targets[1].tolist() == [0, *[PAD] * 7] * 4
-    assert logits.shape == (2, 32, 15)
+    logits, targets, answer_at = solver.supervised(operands, answer, padding=2)
+    assert len(answer_at) == 7  # five digits, and two of padding
+    assert targets[:, answer_at].tolist() == solver.targets(answer, 7).tolist()
+    rows = [[5, 1, 6], [3, 5, 5], [5, 1, 6], [2, 9, 4]]  # 123 × 5 and 123 × 45 from its tens on; 123 × 5 and 123 × 4
+    assert targets[0].tolist() == [symbol for row in rows for symbol in row + [PAD] * (7 - len(row))]
+    assert targets[1].tolist() == ([0, *[PAD] * 6] + [PAD] * 7) * 2
+    assert logits.shape == (2, 28, 15)
     with solver.testing():
         assert solver(operands).shape == (2, 5, 15)
 
@@ -199,7 +199,7 @@ def test_the_second_number_may_be_shorter_than_the_layouts_room_for_it():
 @pytest.mark.parametrize("second_digits", [1, None])
 def test_long_multiplication_takes_numbers_of_any_length_on_both_sides(second_digits):
     """And gives each problem the answer that it has alone, whatever is asked beside it."""
-    layout = {"fitted": True, "compact": True, "answer_room": True, "long_multiplication": True}
+    layout = {"fitted": True, "compact": True, "long_multiplication": True}
     task = {"kind": "multiplication", "second_digits": second_digits}
     fields = {"window": 1, "patience": 2, "position": {"kind": "relative-bias", "clip": 1, "by_operands": True}}
     solver = untrained({**layout, "order": "least-significant-first"}, task, **fields)
@@ -260,9 +260,9 @@ def test_training_may_have_more_padding_and_layers():
     solver, deeper = (untrained({"fitted": True}, position="alibi", layers=n).train() for n in (2, 5))
     answer = solver.task.answer(*operands)
     for padding, room in ((0, 4), (3, 7)):
-        logits, targets, n_out = solver.supervised(operands, answer, padding)
+        logits, targets, answer_at = solver.supervised(operands, answer, padding)
         assert logits.shape[:2] == targets.shape == (2, room)
-        assert n_out == room
+        assert answer_at.tolist() == [*range(room)]
         assert targets.tolist() == solver.targets(answer, room).tolist()
     logits, *_ = solver.supervised(operands, answer, 3)
     assert (logits[:, :4] - solver(operands)).abs().max() > 1e-3

@@ -114,56 +114,59 @@ def test_coordinates(layout, operands):
         assert totals == [numbers[row : row + 1].to_ints()[0] for numbers in operands]
 
 
-LONG_MULTIPLICATION = LayoutConfig(
-    order="least-significant-first", answer_room=True, compact=True, fitted=True, long_multiplication=True
-)
+LONG_MULTIPLICATION = LayoutConfig(order="least-significant-first", compact=True, fitted=True, long_multiplication=True)
 
 
 def test_long_multiplication_has_a_row_for_each_product_and_each_sum():
     layout = Layout(Multiplication(second_digits=3), 2, LONG_MULTIPLICATION)
     operands = Numbers.from_ints([12, 7]), Numbers.from_ints([345, 60])
-    sums = "<PAD> <PAD> <PAD> <PAD> <PAD> × " * 3
     assert layout.text(layout.encode(operands)) == [
-        sums + "0 0 2 1 <PAD> × 0 2 1 <PAD> <PAD> × 2 1 <PAD> <PAD> <PAD> × 5 4 3",
-        sums + "0 0 7 <PAD> <PAD> × 0 7 <PAD> <PAD> <PAD> × 7 <PAD> <PAD> <PAD> <PAD> × 0 6 <PAD>",
+        "<PAD> <PAD> <PAD> × " * 3 + "2 1 <PAD> × " * 3 + "5 4 3",
+        "<PAD> <PAD> <PAD> × " * 3 + "7 <PAD> <PAD> × " * 3 + "0 6 <PAD>",
     ]
     at = layout.coordinates(operands)
-    assert at.row.tolist() == ([2] * 6 + [1] * 6 + [0] * 6) * 2 + [0, 1, 2]
-    assert at.operand.tolist() == [2] * 18 + [0] * 18 + [1] * 3
-    assert at.shared.tolist() == [False] * 36 + [True] * 3
-    assert at.significance.tolist() == [*range(6)] * 6 + [0, 1, 2]
-    assert at.place[1].tolist() == [0] * 18 + [1, 2, 3, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 2, 0]
+    assert at.row.tolist() == ([0] * 4 + [1] * 4 + [2] * 4) * 2 + [0, 1, 2]
+    assert at.operand.tolist() == [2] * 12 + [0] * 12 + [1] * 3
+    assert at.shared.tolist() == [False] * 24 + [True] * 3
+    assert at.significance.tolist() == [0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5] * 2 + [0, 1, 2]
+    assert at.place[1].tolist() == [0] * 12 + [1, 0, 0, 0] * 3 + [1, 2, 0]
     assert [numbers.to_ints() for numbers in layout.decode(layout.encode(operands))] == [[12, 7], [345, 60]]
-    assert (layout.n_out, layout.n_asked, layout.n_operands) == (5, 36, 4)
-    targets = layout.encode_targets(operands, layout.task.answer(*operands))
-    pads = "<PAD> <PAD> <PAD>"
-    assert layout.text(targets[:, :18]) == [
-        f"0 4 1 4 <PAD> <PAD> 0 4 5 {pads} 0 6 <PAD> {pads}",  # 12 × 345, 12 × 45 and 12 × 5
-        f"0 2 4 {pads} 0 2 4 {pads} 0 <PAD> <PAD> {pads}",  # 7 × 60, 7 × 60 and 7 × 0
+    assert (layout.n_out, layout.n_asked, layout.n_operands) == (5, 24, 4)
+    answer = layout.task.answer(*operands)
+    targets = layout.encode_targets(operands, answer)
+    assert layout.text(targets[:, :12]) == [
+        "0 6 <PAD> <PAD> 4 5 <PAD> <PAD> 1 4 <PAD> <PAD>",  # 12 × 5 = 60, 12 × 45 = 54|0 and 12 × 345 = 41|40
+        "0 <PAD> <PAD> <PAD> 2 4 <PAD> <PAD> 4 <PAD> <PAD> <PAD>",  # 7 × 0 = 0, 7 × 60 = 42|0, and so 4|20
     ]
-    assert layout.text(targets[:, 18:]) == [
-        f"0 0 6 3 <PAD> <PAD> 0 8 4 {pads} 0 6 <PAD> {pads}",  # 1200 × 3, 120 × 4 and 12 × 5
-        f"0 <PAD> <PAD> {pads} 0 2 4 {pads} 0 <PAD> <PAD> {pads}",  # 700 × 0, 70 × 6 and 7 × 0
+    assert layout.text(targets[:, 12:]) == [
+        "0 6 <PAD> <PAD> 8 4 <PAD> <PAD> 6 3 <PAD> <PAD>",  # 12 × 5, 12 × 4 and 12 × 3
+        "0 <PAD> <PAD> <PAD> 2 4 <PAD> <PAD> <PAD> <PAD> <PAD> <PAD>",  # 7 × 0, 7 × 6, and there is no third digit
     ]
+    assert layout.answer_at.tolist() == [0, 4, 8, 9, 10]
+    assert targets[:, layout.answer_at].tolist() == layout.encode_answer(answer).tolist()
 
 
 @pytest.mark.parametrize("second_digits", [3, None])
 def test_long_multiplication_has_as_many_rows_as_the_second_operands_need(second_digits):
     layout = Layout(Multiplication(second_digits=second_digits), 2, LONG_MULTIPLICATION)
-    for first, second, padding, rows, width in [(7, 9, 0, 1, 2), (7, 12345, 0, 5, 6), (12345, 67, 3, 2, 10)]:
+    for first, second, padding, rows, width in [(7, 9, 0, 1, 2), (7, 10305, 0, 5, 2), (12345, 67, 3, 2, 9)]:
         operands = Numbers.from_ints([first, 1]), Numbers.from_ints([second, 1])
         fitted = layout.fit(operands, padding)
         assert fitted.widths == (width,) * (2 * rows) + (rows,)
         assert [numbers.to_ints() for numbers in fitted.decode(fitted.encode(operands))] == [[first, 1], [second, 1]]
-        targets = fitted.encode_targets(operands, fitted.task.answer(*operands)).reshape(2, 2 * rows, width + 1)
-        asked = [fitted.decode_answer(targets[:, row])[0].to_ints()[0] for row in range(2 * rows)]
-        assert asked[:rows] == [first * (second % 10 ** (row + 1)) for row in reversed(range(rows))]
-        assert asked[rows:] == [first * int(digit) * 10**row for row, digit in enumerate(str(second)[::-1])][::-1]
+        answer = fitted.task.answer(*operands)
+        targets = fitted.encode_targets(operands, answer)
+        assert targets[:, fitted.answer_at].tolist() == fitted.encode_answer(answer).tolist()
+        in_rows = targets.reshape(2, 2 * rows, width + 1)
+        asked = [fitted.decode_answer(in_rows[:, row])[0].to_ints()[0] for row in range(2 * rows)]
+        assert asked[:rows] == [first * (second % 10 ** (row + 1)) // 10**row for row in range(rows)]
+        assert asked[rows:] == [first * int(digit) for digit in str(second)[::-1]]
 
 
 def test_training_asks_for_the_answer_alone_where_there_are_no_rows(layout, operands):
     answer = layout.task.answer(*operands)
     assert layout.encode_targets(operands, answer).tolist() == layout.encode_answer(answer).tolist()
+    assert layout.answer_at.tolist() == [*range(layout.n_out)]
     assert layout.n_asked == layout.n_out
 
 
@@ -172,7 +175,7 @@ def test_training_asks_for_the_answer_alone_where_there_are_no_rows(layout, oper
     [
         (Addition(), {}),
         (ModularMultiplication(), {}),
-        (Multiplication(), {"answer_room": False}),
+        (Multiplication(), {"answer_room": True}),
         (Multiplication(), {"compact": False}),
         (Multiplication(), {"order": "most-significant-first"}),
     ],

@@ -94,7 +94,7 @@ def problems(
 ) -> tuple[Tensor, Coordinates[Tensor], int]:
     """Tokens and coordinates of problems of different lengths, and n_out."""
     several = isinstance(task, Multiplication) and order == "least-significant-first"
-    rows = {"answer_room": True, "long_multiplication": True} if several else {}
+    rows = {"long_multiplication": True} if several else {}
     layout = Layout(task, digits, LayoutConfig(order=order, compact=True, **rows))
     rng = np.random.default_rng(0)
     operands = tuple(draw(rng, "uniform-length", np.full(count, most)) for most in task.operand_digits(digits))

@@ -65,14 +65,6 @@ class Numbers:
     def __getitem__(self, rows: NDArray[np.integer] | slice) -> "Numbers":
         return Numbers(self.digits[rows], self.lengths[rows])
 
-    def shifted(self, places: int) -> "Numbers":
-        """The numbers times a power of ten.
-
-        >>> Numbers.from_ints([12, 0]).shifted(2).to_text()
-        ['1200', '000']
-        """
-        return Numbers(np.pad(self.digits, ((0, 0), (places, 0))), self.lengths + places) if places else self
-
     def widened(self, width: int) -> NDArray[np.int64]:
         """The digits with zero columns above, `width` in all."""
         return np.pad(self.digits, ((0, 0), (0, width - self.width)))

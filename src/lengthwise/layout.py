@@ -59,8 +59,9 @@ class LayoutConfig(Config):
     )
     long_multiplication: bool = Field(
         False,
-        description="write two rows for each digit of the second operand: the first operand times 1, 10, 100, …, which"
-        " is trained to be the product, and an empty one, which is trained to be the sum of all products so far",
+        description="write two rows for each digit of the second operand: the first operand, which is trained to be the"
+        " product, and an empty one, which is trained to be the sum of all products so far, both from that digit's"
+        " place on",
     )
 
     @model_validator(mode="after")
@@ -104,21 +105,25 @@ class Layout:
         self.written = [(operand, 0) for operand in range(len(needed))]
         self.n_operands = len(needed)  # that a position embedding tells apart
         if config.long_multiplication:
-            if not (task.kind == "multiplication" and config.answer_room and config.compact and self.least_first):
+            if not (task.kind == "multiplication" and config.compact and self.least_first) or config.answer_room:
                 raise UsageError(
-                    "layout.long_multiplication needs the task multiplication, with layout.answer_room, layout.compact"
-                    " and the order least-significant-first"
+                    "layout.long_multiplication needs the task multiplication, with layout.compact and the order"
+                    " least-significant-first, and without layout.answer_room"
                 )
             self.shared = np.array([False, True])
-            rows = [*reversed(range(needed[1]))]  # the last sum, which is the answer, comes first
+            rows = range(needed[1])
             self.written = [*((SUMS, row) for row in rows), *((0, row) for row in rows), (1, 0)]
-            self.widths = (self.widths[0],) * (2 * len(rows)) + self.widths[1:]
+            self.widths = (needed[0] + 1,) * (2 * len(rows)) + self.widths[1:]
             self.n_operands = 4  # with sums and, seen from a row, other rows of its kind
         self.length = sum(self.widths) + len(self.widths) - 1
-        room = needed if config.answer_room else self.widths
+        room = needed if config.answer_room or config.long_multiplication else self.widths
         self.n_out = config.n_out or min(task.answer_digits(room), self.length)
-        # The positions that training asks for.
-        self.n_asked = sum(width + 1 for width in self.widths[:-1]) if config.long_multiplication else self.n_out
+        # The positions that training asks for, and where among them the answer is read.
+        self.n_asked, self.answer_at = self.n_out, np.arange(self.n_out)
+        if config.long_multiplication:  # the first digit of each sum, from which on the next goes, and all of the last
+            starts = np.arange(needed[1]) * (needed[0] + 2)
+            self.n_asked = 2 * len(starts) * (needed[0] + 2)
+            self.answer_at = np.append(starts, starts[-1] + 1 + np.arange(needed[0]))
         if not task.answer_digits(needed) <= self.n_out <= self.length:
             raise UsageError(
                 f"layout.n_out is {self.n_out}, but the answers have up to {task.answer_digits(needed)} digits"
@@ -158,9 +163,12 @@ class Layout:
         digits = second.widened(max(second.width, self.widths[-1]))
 
         def asked(operand: int, row: int) -> Numbers:
-            if operand == SUMS:
-                return multiply(first, Numbers.of(digits[:, : row + 1]))
-            return multiply(first.shifted(row), Numbers.of(digits[:, row : row + 1]))
+            there = row < second.lengths  # the second operand has this digit
+            if operand == 0:
+                product = multiply(first, Numbers.of(digits[:, row : row + 1]))
+                return Numbers(product.digits, np.where(there, product.lengths, 0))
+            total = multiply(first, Numbers.of(digits[:, : row + 1]))
+            return Numbers(total.digits[:, row:], np.maximum(total.lengths - row, there))
 
         return np.concatenate([self._write(asked(*row), self.widths[0] + 1) for row in self.written[:-1]], axis=1)
 
@@ -189,7 +197,8 @@ class Layout:
         offsets = [np.arange(width + 1) for width in self.widths]  # in its number; one more for the operator
         lengths = [numbers.lengths[:, None] for numbers in self._written(operands)]
         if self.least_first:
-            significance = np.concatenate(offsets)[:-1]
+            shifts = [row for _, row in self.written]
+            significance = np.concatenate([offset + row for offset, row in zip(offsets, shifts, strict=True)])[:-1]
         else:
             powers = [n - 1 - offset for n, offset in zip(lengths, offsets, strict=True)]
             significance = np.concatenate(powers, axis=1)[:, :-1]
@@ -214,7 +223,7 @@ class Layout:
     def _written(self, operands: tuple[Numbers, ...]) -> list[Numbers]:
         """What is written, in its order."""
         empty = Numbers(np.zeros((len(operands[0]), 1), np.int64), np.zeros(len(operands[0]), np.int64))
-        return [operands[operand].shifted(row) if operand < len(operands) else empty for operand, row in self.written]
+        return [operands[operand] if operand < len(operands) else empty for operand, _ in self.written]
 
     def _write(self, numbers: Numbers, width: int) -> Tokens:
         if (longest := int(numbers.lengths.max(initial=0))) > width:

@@ -80,6 +80,11 @@ class ModelConfig(Config):
     window: int | None = Field(None, ge=1, description="attend only so far to either side; null: everywhere")
     window_over: Coordinate = Field("significance", description="what the window is measured over")
     recall: bool = Field(False, description="add the input embeddings again before every layer but the first")
+    read_rows: bool = Field(
+        False,
+        description="in long multiplication, show a row no more of the one below than the symbols that would be read"
+        " there; for shared layers that attend by position alone",
+    )
     patience: int | None = Field(
         None,
         ge=1,
@@ -108,6 +113,16 @@ class ModelConfig(Config):
         if not self.content and POSITIONS[self.position.kind].scores is Position.scores:
             raise UsageError(
                 f"model.content is false, but the position embedding '{self.position.kind}' has no scores of its own"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _reading_needs_weights_by_position(self) -> "ModelConfig":
+        by_content = self.content or POSITIONS[self.position.kind].by_content
+        if self.read_rows and (by_content or self.encoder == "transformer" or self.dropout):
+            raise UsageError(
+                "model.read_rows needs shared layers, no dropout, and attention by position alone: model.content false"
+                " and an embedding such as relative-bias"
             )
         return self
 
@@ -167,7 +182,8 @@ class GeluTanh(nn.Module):
         return cast(Tensor, SigmoidGelu.apply(x)) if fast else F.gelu(x, approximate="tanh")
 
 
-Projected = tuple[Tensor, ...]  # queries, keys and values, each (b, …, width); by position alone, only values
+# Queries, keys and values, each (b, …, width); by position alone, only values and, for reading, those of the symbols.
+Projected = tuple[Tensor, ...]
 
 
 class Attention(nn.Module):
@@ -197,7 +213,10 @@ class Attention(nn.Module):
         batch, _, width = projected[0].shape
         by_head = [y.view(batch, -1, self.heads, width // self.heads).transpose(1, 2) for y in projected]
         if view.weights is not None:
-            return self.output(self.mix(view.weights, by_head[0], view.band).reshape(batch, view.queries, width))
+            mixed = self.mix(view.weights, by_head[0], view.band)
+            if view.reading is not None:
+                mixed = mixed + self.mix(view.reading, by_head[1], view.band)
+            return self.output(mixed.reshape(batch, view.queries, width))
         q, k, v = by_head
         q, k = position.rotate(q, k, view.at)
         if view.band is None:
@@ -267,6 +286,7 @@ class Input:
 
     x: Tensor
     projected: Projected | None = None
+    symbols: Projected | None = None  # what it projects each symbol to
 
 
 class Encoder(nn.Module):
@@ -341,7 +361,7 @@ class Encoder(nn.Module):
         # All that the first layer projects are the few symbols, so they are projected once and then looked up.
         each = embedded(self.symbols.weight)
         projected = cast(Layer, self.layers[0]).project(each, len(each))
-        return Input(looked_up(each), tuple(map(looked_up, projected)))
+        return Input(looked_up(each), tuple(map(looked_up, projected)), projected)
 
     def view(self, tokens: Tensor, at: Coordinates[Tensor]) -> View:
         """What each position attends to."""
@@ -368,10 +388,16 @@ class Encoder(nn.Module):
         for position in self.positions:
             scores = cast(Position, position).scores(nothing, nothing, view)
             assert scores is not None, "an embedding whose by_content is false has scores"
-            views.append(replace(view, weights=attention.weigh(scores, view, sharpness)))
+            weights = attention.weigh(scores, view, sharpness)
+            if self.config.read_rows:
+                row, other = view.ends("row")
+                view = replace(view, reading=weights * (row != other))
+                weights = weights * (row == other)
+            views.append(replace(view, weights=weights))
         return views
 
     def apply_layer(self, i: int, x: Tensor, start: Input, view: View) -> Tensor:
+        shown = self.classify(x).softmax(-1) if view.reading is not None else None
         if self.config.recall and i:
             x = x + start.x
         sharpness = 1.0 if self.training else self.knobs.sharpness
@@ -383,6 +409,8 @@ class Encoder(nn.Module):
             if self.by_content:
                 q, *kv = projected
                 projected = q[:, : view.queries], *kv
+        if shown is not None and start.symbols:
+            projected = *projected, shown @ start.symbols[0]
         return cast(Tensor, layer(x, projected, view, self.position(i), sharpness))
 
     def classify(self, x: Tensor) -> Tensor:
@@ -407,7 +435,12 @@ class Encoder(nn.Module):
             if i + 1 >= self.config.layers and len(left) < len(going_on):
                 if not len(left):
                     break
-                going_on, unchanged, x, start = going_on[left], unchanged[left], x[left], Input(start.x[left])
+                going_on, unchanged, x, start = (
+                    going_on[left],
+                    unchanged[left],
+                    x[left],
+                    Input(start.x[left], None, start.symbols),
+                )
                 view = view.of_examples(left)
         return logits
 

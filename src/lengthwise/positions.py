@@ -45,6 +45,7 @@ class View:
     band: Tensor | None = None  # (i, j): the positions of each query's keys; null: every query has all
     hidden: Tensor | None = None  # pairs that don't attend, in a shape that broadcasts to (b, h, i, j)
     weights: Tensor | None = None  # of attention, where they depend on positions alone: (h, i, j) or (b, h, i, j)
+    reading: Tensor | None = None  # the same, of keys of which only the symbols are seen that would be read there
 
     def ends(self, coordinate: str) -> tuple[Tensor, Tensor]:
         """A coordinate of queries and of keys, which broadcast to (i, j), or to (b, i, j) where examples differ."""
@@ -83,7 +84,8 @@ class View:
         def first(x: Tensor | None) -> Tensor | None:
             return x if x is None or x.shape[-2] == 1 else x[..., :queries, :]
 
-        return View(self.at, queries, first(self.band), first(self.hidden), first(self.weights))
+        parts = map(first, (self.band, self.hidden, self.weights, self.reading))
+        return View(self.at, queries, *parts)
 
     def of_examples(self, rows: Tensor) -> "View":
         """The same for some examples of the batch."""
@@ -92,7 +94,8 @@ class View:
             return x if x is None or x.dim() < 4 else x[rows]
 
         at = self.at.map(lambda x: x[rows] if x.dim() == 2 else x)
-        return replace(self, at=at, hidden=of_rows(self.hidden), weights=of_rows(self.weights))
+        hidden, weights, reading = map(of_rows, (self.hidden, self.weights, self.reading))
+        return replace(self, at=at, hidden=hidden, weights=weights, reading=reading)
 
 
 def view_window(at: Coordinates[Tensor], reach: int, over: Coordinate) -> View:

@@ -68,8 +68,10 @@ LOCAL: Setting = {
 LONG_MULTIPLICATION: Setting = {
     "task": {"kind": "multiplication", "second_digits": 3},
     **LOCAL,
+    "layout.answer_room": False,
     "layout.compact": True,
     "layout.long_multiplication": True,
+    "model.read_rows": True,
     "data.repeats": 0.1,
     "data.zeros": 0.2,
     "model.layers": 6,

@@ -7,8 +7,10 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from huggingface_hub import PyTorchModelHubMixin
+from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor, nn
 
@@ -65,18 +67,18 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         """Logits (batch, n_out, vocabulary), with the problems written in this layout; by default in what fits them."""
         layout = layout or self.layout.fit(operands)
         # Where layers are applied until nothing changes, sums that the answer builds on count as well.
-        return self.logits(layout, operands, layout.n_asked)[:, : layout.n_out]
+        return self.logits(layout, operands, layout.n_asked)[:, layout.answer_at]
 
     def supervised(
         self, operands: tuple[Numbers, ...], answer: Numbers, padding: int = 0, layers: int | None = None
-    ) -> tuple[Tensor, Tensor, int]:
-        """Logits and what they should be in training, and how many of the first are the answer's.
+    ) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
+        """Logits and what they should be in training, and which of them are the answer's.
 
         With more padding, where the layout is fitted, and other than the usual layers.
         """
         layout = self.layout.fit(operands, padding)
         targets = torch.from_numpy(layout.encode_targets(operands, answer)).to(self.device, non_blocking=True)
-        return self.logits(layout, operands, layout.n_asked, layers), targets, layout.n_out
+        return self.logits(layout, operands, layout.n_asked, layers), targets, layout.answer_at
 
     def logits(
         self, layout: Layout, operands: tuple[Numbers, ...], positions: int, layers: int | None = None
@@ -170,12 +172,13 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         layout = self.layout.fit(operands)
         at = layout.coordinates(operands).map(lambda c: c[0].tolist() if c.ndim == 2 else c.tolist())
         (tokens,), (answer,) = layout.encode(operands), layout.encode_answer(self.task.answer(*operands))
+        read = dict(zip(layout.answer_at.tolist(), answer, strict=True))
         shown = [name for name in vars(at) if name != "row" or layout.config.long_multiplication]
         return [
             {
                 "symbol": layout.vocabulary[token],
                 **{name: values[i] for name, values in vars(at).items() if name in shown},
-                "answer read here": layout.vocabulary[answer[i]] if i < layout.n_out else "",
+                "answer read here": layout.vocabulary[read[i]] if i in read else "",
             }
             for i, token in enumerate(tokens)
         ]

@@ -68,7 +68,7 @@ def train(run: Run) -> Iterator[Progress]:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             with draws(solver, experiment, step), autocast(experiment):
-                logits, targets, n_out = solver.supervised(
+                logits, targets, answer_at = solver.supervised(
                     examples.operands, examples.answer, *varied(experiment, step)
                 )
                 loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
@@ -77,7 +77,7 @@ def train(run: Run) -> Iterator[Progress]:
             if config.clip:
                 torch.nn.utils.clip_grad_norm_(solver.parameters(), config.clip)
             optimizer.step()
-            window.add(loss, logits[:, :n_out], targets[:, :n_out], torch.from_numpy(examples.primed).to(device))
+            window.add(loss, logits[:, answer_at], targets[:, answer_at], torch.from_numpy(examples.primed).to(device))
             step += 1
 
             stop = interrupted()
