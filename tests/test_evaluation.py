@@ -196,13 +196,16 @@ def test_the_second_number_may_be_shorter_than_the_layouts_room_for_it():
     assert [len(a.digits) for a in evaluate(anything.multiplying_by("same"), [2, 4], 3)] == [4, 8]
 
 
+@pytest.mark.parametrize("fields", [{}, {"content": False, "read_rows": True}])
 @pytest.mark.parametrize("second_digits", [1, None])
-def test_long_multiplication_takes_numbers_of_any_length_on_both_sides(second_digits):
+def test_long_multiplication_takes_numbers_of_any_length_on_both_sides(second_digits, fields):
     """And gives each problem the answer that it has alone, whatever is asked beside it."""
     layout = {"fitted": True, "compact": True, "long_multiplication": True}
     task = {"kind": "multiplication", "second_digits": second_digits}
-    fields = {"window": 1, "patience": 2, "position": {"kind": "relative-bias", "clip": 1, "by_operands": True}}
-    solver = untrained({**layout, "order": "least-significant-first"}, task, **fields)
+    position = {"kind": "relative-bias", "clip": 1, "by_operands": True, "coordinate": "significance"}
+    solver = untrained(
+        {**layout, "order": "least-significant-first"}, task, window=1, patience=2, position=position, **fields
+    )
     assert [len(a.digits) for n in (1, 3) for a in evaluate(solver.multiplying_by(n), [2, 4], 3)] == [3, 5, 5, 7]
     assert [len(a.digits) for a in evaluate(solver.multiplying_by("same"), [2, 4], 3)] == [4, 8]
     assert solver.task.second_digits == second_digits

@@ -15,7 +15,7 @@ from lengthwise.data import draw
 from lengthwise.errors import UsageError, explain
 from lengthwise.layout import PAD, Coordinates, Layout, LayoutConfig
 from lengthwise.model import PRESETS, Encoder, GeluTanh, Knobs, ModelConfig
-from lengthwise.positions import View
+from lengthwise.positions import View, view_window
 from lengthwise.tasks import Addition, Multiplication, Task
 
 SMALL = {"layers": 3, "width": 16, "heads": 2}
@@ -43,11 +43,11 @@ MOST_FIRST, LEAST_FIRST = ORDERS = ["most-significant-first", "least-significant
 
 
 def problems(
-    order: str, task: Task | None = None, digits: int = 4, count: int = 6
+    order: str, task: Task | None = None, digits: int = 4, count: int = 6, **layout_fields: bool
 ) -> tuple[Tensor, Coordinates[Tensor], int]:
     """Tokens and coordinates of problems of different lengths, and n_out."""
     task = task or Addition()
-    layout = Layout(task, digits, LayoutConfig(order=order, compact=True))
+    layout = Layout(task, digits, LayoutConfig(order=order, compact=True, **layout_fields))
     rng = np.random.default_rng(0)
     operands = tuple(draw(rng, "uniform-length", np.full(count, most)) for most in task.operand_digits(digits))
     at = layout.coordinates(operands).map(torch.from_numpy)
@@ -427,6 +427,7 @@ def test_dropout_is_for_training_only(fields):
         ({"patience": 0}, "patience is 0"),
         ({"patience": 1, "encoder": "transformer"}, "model.patience needs layers that are shared"),
         ({"preset": "bert-base", "patience": 1}, "model.patience needs layers that are shared"),
+        ({"read_rows": True}, "model.read_rows needs shared layers, no dropout, and attention by position alone"),
         ({"widht": 64}, "widht"),
     ],
 )
@@ -490,6 +491,43 @@ def test_weights_by_position_alone_are_those_of_attention_whose_content_counts_n
             torch.testing.assert_close(without(tokens, at, n_out), with_content(tokens, at, n_out))
             banded = digits == 12 and order == LEAST_FIRST and "mask_padding" not in fields
             assert (without.view(tokens, at).band is not None) is banded
+
+
+@pytest.mark.parametrize("longest_dense", [128, 0])
+def test_a_row_sees_of_another_only_the_symbols_that_are_read_there(longest_dense, monkeypatch):
+    """Two layers against their formula, written out, in a window and in a band."""
+    monkeypatch.setattr(model, "LONGEST_DENSE_BY_POSITION", longest_dense)
+    tokens, at, _ = problems(LEAST_FIRST, Multiplication(second_digits=3), 4, long_multiplication=True)
+    position = {"kind": "relative-bias", "coordinate": "significance", "clip": 1, "by_operands": True}
+    fields = {**SMALL, "layers": 2, "window": 1, "content": False, "recall": True, "position": position}
+    reading, seeing = (
+        Encoder(ModelConfig.model_validate({**fields, "read_rows": read}), tokens.shape[1], operands=4).eval()
+        for read in (True, False)
+    )
+    reading.initialise(torch.Generator().manual_seed(0))
+    seeing.load_state_dict(reading.state_dict())
+
+    (layer,), heads, length = seeing.layers, fields["heads"], tokens.shape[1]
+    (view,) = seeing.weighed(view_window(at, 1, "significance"))
+    values_of_symbols = layer.attention.qkv(seeing.embedding_norm(seeing.symbols.weight))
+    start = x = seeing.embed(tokens, at).x
+    for again in (False, True):
+        read = seeing.classify(x).softmax(-1) @ values_of_symbols
+        x = x + start if again else x
+        values = layer.attention.qkv(x)
+        mixed = torch.zeros_like(x)
+        for head, part in enumerate(torch.arange(x.shape[-1]).chunk(heads)):
+            for i in range(length):
+                for j in range(length):
+                    seen = values if at.row[i] == at.row[j] else read
+                    mixed[:, i, part] += view.weights[head, i, j] * seen[:, j][:, part]
+        x = layer.attention_norm(x + layer.attention.output(mixed))
+        x = layer.feedforward_norm(x + layer.narrow(layer.activation(layer.widen(x))))
+    torch.testing.assert_close(reading(tokens, at, length), seeing.classify(x))
+    assert (seeing(tokens, at, length) - reading(tokens, at, length)).abs().max() > 1e-3
+
+    sums, at, n_out = problems(LEAST_FIRST)  # where there is one row only
+    torch.testing.assert_close(reading(sums, at, n_out), seeing(sums, at, n_out))
 
 
 @pytest.mark.parametrize("order", ORDERS)

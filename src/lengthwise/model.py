@@ -286,7 +286,7 @@ class Input:
 
     x: Tensor
     projected: Projected | None = None
-    symbols: Projected | None = None  # what it projects each symbol to
+    symbols: Tensor | None = None  # the values that it projects each symbol to
 
 
 class Encoder(nn.Module):
@@ -361,7 +361,7 @@ class Encoder(nn.Module):
         # All that the first layer projects are the few symbols, so they are projected once and then looked up.
         each = embedded(self.symbols.weight)
         projected = cast(Layer, self.layers[0]).project(each, len(each))
-        return Input(looked_up(each), tuple(map(looked_up, projected)), projected)
+        return Input(looked_up(each), tuple(map(looked_up, projected)), projected[-1])
 
     def view(self, tokens: Tensor, at: Coordinates[Tensor]) -> View:
         """What each position attends to."""
@@ -388,16 +388,15 @@ class Encoder(nn.Module):
         for position in self.positions:
             scores = cast(Position, position).scores(nothing, nothing, view)
             assert scores is not None, "an embedding whose by_content is false has scores"
-            weights = attention.weigh(scores, view, sharpness)
+            weights, reading = attention.weigh(scores, view, sharpness), None
             if self.config.read_rows:
                 row, other = view.ends("row")
-                view = replace(view, reading=weights * (row != other))
-                weights = weights * (row == other)
-            views.append(replace(view, weights=weights))
+                weights, reading = weights * (row == other), weights * (row != other)
+            views.append(replace(view, weights=weights, reading=reading))
         return views
 
     def apply_layer(self, i: int, x: Tensor, start: Input, view: View) -> Tensor:
-        shown = self.classify(x).softmax(-1) if view.reading is not None else None
+        read = None if view.reading is None else self.classify(x).softmax(-1)
         if self.config.recall and i:
             x = x + start.x
         sharpness = 1.0 if self.training else self.knobs.sharpness
@@ -409,8 +408,9 @@ class Encoder(nn.Module):
             if self.by_content:
                 q, *kv = projected
                 projected = q[:, : view.queries], *kv
-        if shown is not None and start.symbols:
-            projected = *projected, shown @ start.symbols[0]
+        if read is not None:
+            assert start.symbols is not None, "symbols have values where attention is by position alone"
+            projected = *projected, read @ start.symbols
         return cast(Tensor, layer(x, projected, view, self.position(i), sharpness))
 
     def classify(self, x: Tensor) -> Tensor:
@@ -435,12 +435,8 @@ class Encoder(nn.Module):
             if i + 1 >= self.config.layers and len(left) < len(going_on):
                 if not len(left):
                     break
-                going_on, unchanged, x, start = (
-                    going_on[left],
-                    unchanged[left],
-                    x[left],
-                    Input(start.x[left], None, start.symbols),
-                )
+                going_on, unchanged, x = going_on[left], unchanged[left], x[left]
+                start = replace(start, x=start.x[left], projected=None)
                 view = view.of_examples(left)
         return logits
 
