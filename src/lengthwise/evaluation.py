@@ -2,14 +2,17 @@
 
 import math
 import operator
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
 
-from lengthwise.data import Examples, Sampling, evaluation_set, parse_lengths
+from lengthwise.data import BLOCK, Examples, Sampling, evaluation_set, parse_lengths
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
 from lengthwise.solver import Solver
@@ -111,15 +114,22 @@ def evaluate(
     sampling: Sampling = "exact",
     layers: int | None = None,
     sharpness: float = 1.0,
+    progress: bool = False,
 ) -> list[Accuracy]:
     """Accuracy on fresh problems of each length (default: all that the model's layout has room for).
 
     `layers` and `sharpness` turn the knobs of a trained model: more iterations of shared layers, sharper attention.
+    With `progress`, a terminal has a bar meanwhile.
     """
-    return [
-        accuracy(model, n, evaluation_set(model.task, n, examples, seed, occasion, sampling), layers, sharpness)
-        for n in check_lengths(model, lengths, examples)
-    ]
+    hidden = not (progress and sys.stderr.isatty())
+
+    def tested(length: int) -> Accuracy:
+        blocks: Iterable[Examples] = evaluation_set(model.task, length, examples, seed, occasion, sampling)
+        many, console = math.ceil(examples / BLOCK), Console(stderr=True)
+        blocks = track(blocks, f"{length} digits", many, transient=True, console=console, disable=hidden)
+        return accuracy(model, length, blocks, layers, sharpness)
+
+    return [tested(length) for length in check_lengths(model, lengths, examples)]
 
 
 def check_lengths(model: Solver, lengths: str | Sequence[int] | None, examples: int) -> list[int]:

@@ -4,19 +4,20 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from lengthwise.data import example_batch, generator
 from lengthwise.digits import Numbers, random_numbers
 from lengthwise.evaluation import Scored, answered, check_lengths
 from lengthwise.solver import Solver, shortened
 from lengthwise.tasks import Addition, Multiplication, Task
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 Rng = np.random.Generator
 Lengths = tuple[int, ...]  # the most digits of each operand, as from `task.operand_digits(n)`; the first is n
@@ -239,13 +240,8 @@ def outcome(solver: Solver, case: str, detail: str, length: int, operands: Opera
     return Outcome(case, detail, length, examples, correct, tuple(failures))
 
 
-def table(outcomes: Sequence[Outcome]) -> "Group":
+def table(outcomes: Sequence[Outcome]) -> Group:
     """Right answers by case and length, and below it one failure of each row, at the first length that has one."""
-    from rich import box
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
     rows: dict[tuple[str, str], dict[int, Outcome]] = {}
     for o in sorted(outcomes, key=lambda o: list(CASES).index(o.case)):
         rows.setdefault((o.case, o.detail or CASES[o.case].description), {})[o.length] = o
