@@ -149,7 +149,8 @@ def test_long_multiplication_has_a_row_for_each_product_and_each_sum():
 @pytest.mark.parametrize("second_digits", [3, None])
 def test_long_multiplication_has_as_many_rows_as_the_second_operands_need(second_digits):
     layout = Layout(Multiplication(second_digits=second_digits), 2, LONG_MULTIPLICATION)
-    for first, second, padding, rows, width in [(7, 9, 0, 1, 2), (7, 10305, 0, 5, 2), (12345, 67, 3, 2, 9)]:
+    problems = [(7, 9, 0, 1, 2), (7, 10305, 0, 5, 2), (12345, 67, 3, 2, 9), (20, 500, 0, 3, 3), (0, 12, 0, 2, 2)]
+    for first, second, padding, rows, width in problems:
         operands = Numbers.from_ints([first, 1]), Numbers.from_ints([second, 1])
         fitted = layout.fit(operands, padding)
         assert fitted.widths == (width,) * (2 * rows) + (rows,)
@@ -158,6 +159,7 @@ def test_long_multiplication_has_as_many_rows_as_the_second_operands_need(second
         targets = fitted.encode_targets(operands, answer)
         assert targets[:, fitted.answer_at].tolist() == fitted.encode_answer(answer).tolist()
         in_rows = targets.reshape(2, 2 * rows, width + 1)
+        assert (in_rows[0] == PAD).all(1).tolist() == [first == 0 and row > 0 for row in [*range(rows)] * 2]
         asked = [fitted.decode_answer(in_rows[:, row])[0].to_ints()[0] for row in range(2 * rows)]
         assert asked[:rows] == [first * (second % 10 ** (row + 1)) // 10**row for row in range(rows)]
         assert asked[rows:] == [first * int(digit) for digit in str(second)[::-1]]

@@ -11,7 +11,8 @@ from lengthwise.cli import main
 from lengthwise.display import Display
 from lengthwise.errors import UsageError
 from lengthwise.experiment import load
-from lengthwise.record import RECORDS, Record, Trial, make, page, seen
+from lengthwise.record import RECORDS, Record, Trial, make, seen
+from lengthwise.record_page import page
 
 TINY = {"task": "addition", **record.LOCAL, "model.width": 16, "model.heads": 2, "data.train_size": 100}
 TINY |= {"training.steps": 3, "training.batch_size": 4, "evaluation.final_examples": 4, "evaluation.examples": 4}

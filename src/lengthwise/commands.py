@@ -22,7 +22,8 @@ from lengthwise.model import PRESETS
 from lengthwise.paper import ARTEFACTS
 from lengthwise.paper.running import cost, run_artefacts
 from lengthwise.positions import POSITIONS
-from lengthwise.record import make, page
+from lengthwise.record import make
+from lengthwise.record_page import page
 from lengthwise.report import write_report
 from lengthwise.runs import Run, overview
 from lengthwise.solver import Solver
@@ -51,7 +52,7 @@ def run_record(chosen: argparse.Namespace) -> None:
         print(json.dumps(written, indent=2, ensure_ascii=False))
         return
     print("\n".join(page(written)))
-    print(f"written to {Path(chosen.results) / 'records' / chosen.name}.md and .json; the trained runs:")
+    print(f"written to {Path(chosen.results) / 'records' / chosen.name}.md, .json and .png; the trained runs:")
     for run in dict.fromkeys(run for trial in written["trials"].values() for run in trial["runs"]):
         print(f"  {Path(chosen.runs) / run}")
 

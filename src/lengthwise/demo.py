@@ -110,17 +110,15 @@ def table(accuracies: dict[str, Accuracies]) -> Table:
 
 def draw(accuracies: dict[str, Accuracies], path: Path) -> None:
     """Accuracy by number of digits, a panel a task, with 95 % intervals."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     panels = {
         "Addition: the position embedding decides": ["sum, relative-key", "sum, absolute"],
         "Multiplication n×1: priming": ["n×1, primed", "n×1, fine-tuned", "n×1, no priming"],
     }
     colours = ["#0072B2", "#E69F00", "#D55E00"]
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
     for axis, (title, names) in zip(axes, panels.items(), strict=True):
         axis.axvspan(0, 5.5, color="0.93", zorder=0)
         axis.text(5.45, 3, "trained", ha="right", color="0.4")
@@ -137,7 +135,6 @@ def draw(accuracies: dict[str, Accuracies], path: Path) -> None:
     axes[0].set_ylabel("exact match (%)")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def conclusions(accuracies: dict[str, Accuracies]) -> list[str]:

@@ -164,6 +164,8 @@ class Layout:
 
         def asked(operand: int, row: int) -> Numbers:
             there = row < second.lengths  # the second operand has this digit
+            if row:
+                there &= first.digits.any(1)  # or else the answer is 0, in the first row
             if operand == 0:
                 product = multiply(first, Numbers.of(digits[:, row : row + 1]))
                 return Numbers(product.digits, np.where(there, product.lengths, 0))

@@ -5,7 +5,7 @@ beside it, on fresh problems of each length. No checkpoint is chosen: the model 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,18 +19,19 @@ from lengthwise import experiment as configuration
 from lengthwise import machine
 from lengthwise.data import TrainingSet
 from lengthwise.digits import carries, longest_run
-from lengthwise.display import Display, percent
+from lengthwise.display import Display
 from lengthwise.errors import UsageError, nearest
 from lengthwise.evaluation import evaluate, wilson
 from lengthwise.experiment import Experiment
+from lengthwise.record_page import draw, page
 from lengthwise.runs import Run, read_json, write_atomically, write_json
-from lengthwise.solver import Solver, shortened
+from lengthwise.solver import Solver
 from lengthwise.stress import stress
 from lengthwise.sweep import run_all
 
 Setting = dict[str, Any]  # dotted keys of a configuration
 OCCASION = 2**31  # of the test sets: none that training has
-MOST_FAILURES, MOST_SHOWN = 3, 12  # kept of a case, and shown in all
+MOST_FAILURES = 3  # kept of a case
 
 # A digit attends to its neighbours only, those of its own power of ten and of one more and one less, each by where it
 # is and not by what it says. So what is learned is one rule for all places; and as a carry moves on with every layer,
@@ -167,7 +168,7 @@ RECORDS: dict[str, Record] = {
 
 
 def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, display: Display) -> dict[str, Any]:
-    """Train what isn't trained yet, test it, and write results/records/NAME.json and .md; returns what is written.
+    """Train what isn't trained yet, test it, write results/records/NAME.json, .md and .png; returns what is written.
 
     What has been measured of a run is kept beside it, so that this can be stopped and gone on with at any time.
     """
@@ -196,6 +197,7 @@ def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, 
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{name}.json", written)
     write_atomically(folder / f"{name}.md", "\n".join(page(written)).encode())
+    draw(written, folder / f"{name}.png")
     return written
 
 
@@ -313,68 +315,3 @@ def stress_summary(found: Sequence[Mapping[int, Sequence[Mapping[str, Any]]]], f
         }
         for (case, detail, length), outcomes in cases.items()
     ]
-
-
-def page(written: Mapping[str, Any]) -> Iterator[str]:
-    """The record as Markdown."""
-    yield f"# Record: {written['title']}\n"
-    before: Sequence[str] = ()
-    for label, trial in written["trials"].items():
-        yield f"## {label}\n"
-        if trial["runs"] == before:
-            yield "The same models.\n"
-        else:
-            yield from training_of(trial, written["record"])
-        before = trial["runs"]
-        yield "| digits | exact match, mean over seeds | worst seed | 95 % interval | problems a seed | aim |"
-        yield "| --- | --- | --- | --- | --- | --- |"
-        for n, a in trial["lengths"].items():
-            goal = a["goal"]
-            aim = "" if goal is None else f"{percent(goal)}: {'reached' if a['mean'] >= goal else 'missed'}"
-            interval = f"{100 * a['low']:.2f}–{100 * a['high']:.2f} %"
-            cells = [f"{n}", percent(a["mean"]), percent(a["worst"]), interval, f"{a['problems a seed']}", aim]
-            yield f"| {' | '.join(cells)} |"
-        if trial["stress"]:
-            yield "\n### Stress\n"
-            shallow = (
-                "; then the mean of the same models with their layers applied"
-                f" {trial['config']['model']['layers']} times only, the least in training"
-            )
-            told = shallow if trial["stress, no deeper than trained"] else ""
-            yield f"Exact match, mean over seeds, with the worst seed where it differs{told}.\n"
-            yield from stress_table(trial["stress"], trial["stress, no deeper than trained"])
-            yield from failure_list(trial["stress"])
-        yield ""
-
-
-def training_of(trial: Mapping[str, Any], name: str) -> Iterator[str]:
-    seeds = ", ".join(map(str, trial["seeds"]))
-    minutes = ", ".join(f"{m:g}" for m in trial["minutes of training"])
-    yield (
-        f"{trial['parameters']:,} parameters; seeds {seeds}; {minutes} minutes of training, each on one core beside"
-        f" whatever else ran. Made by `lengthwise record {name} --seed {trial['seeds'][0]} --seeds"
-        f" {len(trial['seeds'])}`. The model is the one at the end of training; no checkpoint is chosen.\n"
-    )
-    yield "Seen in training: " + "; ".join(f"{k} {v}" for k, v in trial["seen in training"].items()) + ".\n"
-
-
-def failure_list(cases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    failures = [(c["case"], f) for c in cases for f in c["failures"]][:MOST_SHOWN]
-    if failures:
-        yield "\nSome of what it gets wrong:\n"
-    for case, f in failures:
-        problem = " ".join(map(shortened, f["problem"].split()))
-        yield f"- {case}: {problem} is {shortened(f['correct'])}, not {shortened(f['answer'] or 'a number at all')}"
-
-
-def stress_table(deep: Sequence[Mapping[str, Any]], shallow: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    lengths = sorted({c["length"] for c in deep})
-    yield "| case | " + " | ".join(f"{n} digits" for n in lengths) + " |"
-    yield "| --- |" + " --- |" * len(lengths)
-    rows: dict[str, dict[int, str]] = {}
-    for c, s in zip(deep, shallow or [{}] * len(deep), strict=True):
-        worst = "" if c["worst"] == c["mean"] else f" (worst {percent(c['worst'])})"
-        row = rows.setdefault(f"{c['case']} {c['detail']}".strip(), {})
-        row[c["length"]] = f"{percent(c['mean'])}{worst}" + (f" / {percent(s['mean'])}" if s else "")
-    for name, row in rows.items():
-        yield f"| {name} | " + " | ".join(row.get(n, "") for n in lengths) + " |"

@@ -149,16 +149,12 @@ def draw(artefact: Artefact, results: Results, out: Path) -> bool:
     """Save the artefact's figure as PNG and PDF, if it has one and there are runs to draw."""
     if type(artefact).draw is Artefact.draw or not results.records:
         return False
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure = plt.figure(figsize=(11, 4), layout="constrained")
+    figure = Figure(figsize=(11, 4), layout="constrained")
     artefact.draw(results, figure)
     figure.suptitle(f"{artefact.where}, {results.scale} scale", fontsize=10, color="0.4")
     for kind in ("png", "pdf"):
         metadata = {"CreationDate": None} if kind == "pdf" else None  # the same bytes from the same records
         figure.savefig(out / f"{artefact.name}.{kind}", dpi=130, metadata=metadata)
-    plt.close(figure)
     return True

@@ -165,6 +165,15 @@ def largest_and_smallest(rng: Rng, count: int, lengths: Lengths) -> Problems:
     yield "10…0 and 1", problem("1".ljust(first, "0"), *("1" for _ in rest))
 
 
+@case("zero")
+def zero(rng: Rng, count: int, lengths: Lengths) -> Problems:
+    """0 and random numbers, or nothing else"""
+    (first, *rest), nothing = drawn(rng, count, lengths), Numbers.from_text(["0"] * count)
+    yield "0 and random", (nothing, *rest)
+    yield "random and 0", (first, *(nothing for _ in rest))
+    yield "0 and 0", problem(*("0" for _ in lengths))
+
+
 @case("simple factors", Multiplication)
 def simple_factors(rng: Rng, count: int, lengths: Lengths) -> Problems:
     """a random number with 1, with a power of ten, or with zeros inside"""
