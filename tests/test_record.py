@@ -49,7 +49,9 @@ def test_a_record_is_trained_measured_and_written(tiny, tmp_path, capfd):
         assert tested["low"] <= tested["mean"] <= tested["high"]
     assert {case["length"] for case in trial["stress"]} == {3}
     assert [c["case"] for c in trial["stress"]] == [c["case"] for c in trial["stress, no deeper than trained"]]
+    assert (tmp_path / "results/records/tiny.png").read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "results/records/tiny.md").read_text()
+    assert "](tiny.png)" in text
     assert "50.0 %: missed" in text
     assert json.loads((tmp_path / "results/records/tiny.json").read_text())["trials"]["sum"]["seeds"] == [3, 4]
     # All of it is known now: nothing is trained or measured again.

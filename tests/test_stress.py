@@ -20,7 +20,7 @@ from lengthwise.stress import CASES, Failure, Outcome, stress, table
 from lengthwise.tasks import TASKS, Task
 
 TINY = {"layers": 1, "width": 4, "heads": 1, "position": "none"}
-GENERIC = {"random", "unequal lengths", "zeros inside", "palindromes", "largest and smallest"}
+GENERIC = {"random", "unequal lengths", "zeros inside", "palindromes", "largest and smallest", "zero"}
 SUMS = {"all carries", "carry chain", "no carries"}
 LENGTHS = [1, 2, 5, 40]
 COUNT = 60
@@ -124,6 +124,11 @@ PROPERTIES: dict[str, Check] = {
             "10…0 and 1": (10 ** (room[0] - 1), *[1] * (len(room) - 1)),
         }[detail]
     ),
+    "zero": lambda detail, p, room: {
+        "0 and random": p[0] == 0 and all(p[1:]) and lengths_of(p)[1:] == room[1:],
+        "random and 0": p[0] > 0 and not any(p[1:]) and lengths_of(p)[0] == room[0],
+        "0 and 0": not any(p),
+    }[detail],
     "simple factors": lambda detail, p, room: {
         "random × 1": p[1] == 1 and lengths_of(p)[0] == room[0],
         "10…0 × random": is_power_of_ten(p[0]) and lengths_of(p) == room,
@@ -143,7 +148,7 @@ def problems(task: Task, case: str, length: int, count: int = COUNT, seed: int =
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("case", CASES)
 def test_problems_are_what_the_case_says(task, case, length):
-    """Positive numbers that the task allows, all different, no more than asked, the same for the same seed."""
+    """Numbers that the task allows, problems that all differ, no more than asked, the same for the same seed."""
     if not CASES[case].applies(task):
         pytest.skip(f"{task.kind} has no {case}")
     room = task.operand_digits(length)
@@ -152,7 +157,7 @@ def test_problems_are_what_the_case_says(task, case, length):
         for numbers, most in zip(operands, room, strict=True):
             assert numbers.lengths.tolist() == [len(str(n)) for n in numbers.to_ints()]
             assert max(numbers.lengths) <= most
-            assert min(numbers.to_ints()) > 0
+            assert min(numbers.to_ints()) > 0 or case == "zero"
         rows = list(zip(*(n.to_ints() for n in operands), strict=True))
         assert 1 <= len(rows) == len(set(rows)) <= COUNT
         assert all(PROPERTIES[case](detail, row, room) for row in rows)
@@ -184,8 +189,8 @@ def test_problems_vary():
                 assert set(sizes.values()) == {1}
                 assert drawn == again
             else:
-                assert all(drawn[d] != again[d] for d in drawn)
-                assert all(n == COUNT for d, n in sizes.items() if d != "one digit repeated")
+                assert all(drawn[d] != again[d] for d in drawn if d != "0 and 0")
+                assert all(n == COUNT for d, n in sizes.items() if d not in ("one digit repeated", "0 and 0"))
     assert len(problems(task, "palindromes", 40, 2000)["one digit repeated"]) == 81
     assert len(problems(task, "random", 1, 2000)[""]) == 81
     assert len(problems(task, "carry chain", 1, 2000)["n in a row"]) == 45

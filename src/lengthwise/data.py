@@ -156,7 +156,8 @@ class DataConfig(Config):
         0.0,
         ge=0,
         le=1,
-        description="share of training problems in which each digit but the leading one is 0 by a chance of ½",
+        description="share of training problems in which each digit, but the leading one of several, is 0 by a chance"
+        " of ½",
     )
     padding: int = Field(
         0, ge=0, description="with a fitted layout: up to so much more padding in training, drawn for each batch"
@@ -302,8 +303,9 @@ def repetitive(rng: np.random.Generator, numbers: Numbers) -> Numbers:
 
 
 def sparse(rng: np.random.Generator, numbers: Numbers) -> Numbers:
-    """The numbers with each digit but the most significant 0 by chance, such as 30070 and 5002."""
-    leading = np.arange(numbers.width) == numbers.lengths[:, None] - 1
+    """The numbers with each digit 0 by chance, but the leading one of several, such as 30070, 5002 and 0."""
+    lengths = numbers.lengths[:, None]
+    leading = (np.arange(numbers.width) == lengths - 1) & (lengths > 1)
     return Numbers(np.where(leading | (rng.random(numbers.digits.shape) < 0.5), numbers.digits, 0), numbers.lengths)
 
 
