@@ -195,6 +195,7 @@ def test_missing_and_damaged_files_are_named(run, capsys):
         ("result.json", '{"evaluation": [{}]}'),
         ("config.yaml", "task: 5"),
         ("config.yaml", ""),
+        ("config.yaml", "seed: 0\ntask:\n  kind: addition\n"),
     ],
 )
 def test_a_damaged_run_is_named_and_hides_no_other(run, file, content, capsys):

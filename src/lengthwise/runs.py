@@ -60,6 +60,8 @@ class Run:
             if not (self.path / CONFIG).stat().st_size:
                 raise UsageError("it is empty")
             self.experiment = configuration.load(self.path / CONFIG)
+            if not self.experiment.start_from and self.experiment.identity() != self.identity:
+                raise UsageError("it isn't the experiment that the run was made for; has it been changed or cut off?")
         except UsageError as error:
             raise UsageError(f"{self.path / CONFIG} is damaged: {error}") from None
         self.checkpoint = self.path / "checkpoint.safetensors"
