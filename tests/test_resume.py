@@ -190,17 +190,21 @@ def test_padding_and_layers_take_all_their_values_and_are_drawn_apart():
     assert set(drawn({**no_padding, **no_layers})) == {(0, 2)}
 
 
+BY_POSITION = {"model.content": False, "model.position": "relative-bias"}
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
         ({"layout.fitted": False}, "data.padding needs a layout that is fitted: layout.fitted true"),
         ({"model.encoder": "transformer"}, "training.more_layers needs layers that are shared"),
         ({"data.train_operands": 3}, "data.train_operands is 3, but the task has 2 operands"),
+        ({"model.read_rows": True, **BY_POSITION}, "model.read_rows needs rows: layout.long_multiplication true"),
         ({"data.padding": -1}, "data.padding is -1"),
         ({"training.more_layers": -1}, "training.more_layers is -1"),
     ],
 )
-def test_what_cant_vary_is_told_in_a_sentence(overrides, sentence):
+def test_what_doesnt_go_together_is_told_in_a_sentence(overrides, sentence):
     with pytest.raises(UsageError, match=sentence) as caught:
         load(overrides={**VARIED, **overrides})
     assert "\n" not in str(caught.value)

@@ -88,6 +88,8 @@ class Experiment(Config):
         Layout(self.task, self.data.test_digits, self.layout)  # complains if the answers don't fit
         if self.training.more_layers and self.model.encoder == "transformer":
             raise UsageError("training.more_layers needs layers that are shared: model.encoder universal-transformer")
+        if self.model.read_rows and not self.layout.long_multiplication:
+            raise UsageError("model.read_rows needs rows: layout.long_multiplication true")
         if self.data.padding and not self.layout.fitted:
             raise UsageError("data.padding needs a layout that is fitted: layout.fitted true")
         if (self.data.train_operands or 0) > (most := len(self.task.operand_digits(1))):

@@ -148,7 +148,11 @@ RECORDS: dict[str, Record] = {
                 for digits in (1, 2, 3)
             },
             "n×n": Trial(
-                LONG_MULTIPLICATION, {5: 1000, 6: 1000, 8: 1000, 10: 1000, 20: 100}, {}, {5: 100, 10: 20}, "same"
+                LONG_MULTIPLICATION,
+                {5: 1000, 10: 1000, 20: 1000, 35: 200, 50: 100, 100: 10},
+                {},
+                {5: 100, 10: 100, 20: 20},
+                "same",
             ),
         },
     ),
