@@ -1,5 +1,6 @@
 """The command line as its users meet it: what it prints, and one clear sentence for every bad input."""
 
+import argparse
 import json
 import shlex
 import shutil
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 import lengthwise
+from lengthwise import commands
 from lengthwise import experiment as configuration
-from lengthwise.cli import main
+from lengthwise.cli import build_parser, main
 from lengthwise.runs import Run
 
 QUICK = shlex.split("--model.preset tiny --training.steps 6 --evaluation.examples 10 --evaluation.final_examples 10")
@@ -376,7 +378,10 @@ def test_misuse_of_the_library_is_told_in_one_sentence(trained):
 
 
 def test_every_command_has_help_with_an_example(capsys):
-    for command in ("demo", "train", "resume", "evaluate", "solve", "analyze", "runs", "paper", "list"):
+    (subcommands,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    assert len(subcommands.choices) >= 12
+    for command in subcommands.choices:
+        assert callable(getattr(commands, f"run_{command}"))
         with pytest.raises(SystemExit) as stop:
             main([command, "--help"])
         assert stop.value.code == 0

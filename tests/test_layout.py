@@ -178,6 +178,7 @@ def test_training_asks_for_the_answer_alone_where_there_are_no_rows(layout, oper
         (Addition(), {}),
         (ModularMultiplication(), {}),
         (Multiplication(), {"answer_room": True}),
+        (Multiplication(), {"n_out": 12}),
         (Multiplication(), {"compact": False}),
         (Multiplication(), {"order": "most-significant-first"}),
     ],

@@ -412,6 +412,9 @@ def test_dropout_is_for_training_only(fields):
     assert (encoder(tokens, at, 5) - encoder(tokens, at, 5)).abs().max() > 1e-3
 
 
+BY_POSITION = {"content": False, "position": "relative-bias"}
+
+
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
@@ -427,7 +430,18 @@ def test_dropout_is_for_training_only(fields):
         ({"patience": 0}, "patience is 0"),
         ({"patience": 1, "encoder": "transformer"}, "model.patience needs layers that are shared"),
         ({"preset": "bert-base", "patience": 1}, "model.patience needs layers that are shared"),
-        ({"read_rows": True}, "model.read_rows needs shared layers, no dropout, and attention by position alone"),
+        *[
+            (
+                {"read_rows": True, **BY_POSITION, **others},
+                "model.read_rows needs shared layers, no dropout, and attention",
+            )
+            for others in (
+                {"content": True},
+                {"encoder": "transformer"},
+                {"dropout": 0.1},
+                {"position": "relative-key"},
+            )
+        ],
         ({"widht": 64}, "widht"),
     ],
 )

@@ -121,12 +121,12 @@ def evaluate(
     `layers` and `sharpness` turn the knobs of a trained model: more iterations of shared layers, sharper attention.
     With `progress`, a terminal has a bar meanwhile.
     """
-    hidden = not (progress and sys.stderr.isatty())
 
     def tested(length: int) -> Accuracy:
         blocks: Iterable[Examples] = evaluation_set(model.task, length, examples, seed, occasion, sampling)
-        many, console = math.ceil(examples / BLOCK), Console(stderr=True)
-        blocks = track(blocks, f"{length} digits", many, transient=True, console=console, disable=hidden)
+        if progress and sys.stderr.isatty():
+            many, console = math.ceil(examples / BLOCK), Console(stderr=True)
+            blocks = track(blocks, f"{length} digits", many, transient=True, console=console)
         return accuracy(model, length, blocks, layers, sharpness)
 
     return [tested(length) for length in check_lengths(model, lengths, examples)]

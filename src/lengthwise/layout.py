@@ -101,14 +101,15 @@ class Layout:
         self.shared = np.equal(task.operand_digits(1), task.operand_digits(2))
         if config.answer_room:
             self.widths = (max(self.widths[0], config.n_out or task.answer_digits(needed)), *self.widths[1:])
-        # The numbers that are written: which operand, and times which power of ten.
+        # The numbers that are written: which operand, and from which power of ten on.
         self.written = [(operand, 0) for operand in range(len(needed))]
         self.n_operands = len(needed)  # that a position embedding tells apart
         if config.long_multiplication:
-            if not (task.kind == "multiplication" and config.compact and self.least_first) or config.answer_room:
+            roomy = config.answer_room or config.n_out is not None
+            if not (task.kind == "multiplication" and config.compact and self.least_first) or roomy:
                 raise UsageError(
                     "layout.long_multiplication needs the task multiplication, with layout.compact and the order"
-                    " least-significant-first, and without layout.answer_room"
+                    " least-significant-first, and without layout.answer_room and layout.n_out"
                 )
             self.shared = np.array([False, True])
             rows = range(needed[1])

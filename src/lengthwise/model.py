@@ -82,8 +82,8 @@ class ModelConfig(Config):
     recall: bool = Field(False, description="add the input embeddings again before every layer but the first")
     read_rows: bool = Field(
         False,
-        description="in long multiplication, show a row no more of the one below than the symbols that would be read"
-        " there; for shared layers that attend by position alone",
+        description="in long multiplication, show a row no more of others than the symbols that would be read there;"
+        " for shared layers that attend by position alone",
     )
     patience: int | None = Field(
         None,
@@ -118,7 +118,8 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _reading_needs_weights_by_position(self) -> "ModelConfig":
-        by_content = self.content or POSITIONS[self.position.kind].by_content
+        position = POSITIONS[self.position.kind]
+        by_content = self.content or position.by_content or position.embed is not Position.embed
         if self.read_rows and (by_content or self.encoder == "transformer" or self.dropout):
             raise UsageError(
                 "model.read_rows needs shared layers, no dropout, and attention by position alone: model.content false"
@@ -417,15 +418,17 @@ class Encoder(nn.Module):
         return cast(Tensor, self.classifier(self.final_norm(x)))
 
     def settle(self, start: Input, view: View, n_out: int) -> Tensor:
-        """Apply the shared layer until an answer hasn't changed for `patience` times, at most once more a position.
+        """Apply the shared layer until an answer hasn't changed for `patience` times.
 
-        An example that has settled is left alone, so that its answer doesn't depend on those beside it.
+        At most once more for each position of a row, and as often as in training for each row. An example that has
+        settled is left alone, so that its answer doesn't depend on those beside it.
         """
         patience, x = self.config.patience or 0, start.x
+        rows = int(view.at.row.max()) + 1
         going_on = torch.arange(len(x), device=x.device)
         logits = x.new_zeros(len(x), n_out, self.classifier.out_features)
         unchanged = torch.zeros_like(going_on)
-        for i in range(self.config.layers + x.shape[1]):
+        for i in range(self.config.layers * rows + x.shape[1] // rows):
             x = self.apply_layer(i, x, start, view)
             new = self.classify(x[:, :n_out])
             same = (new.argmax(-1) == logits[going_on].argmax(-1)).all(1)

@@ -84,8 +84,8 @@ class View:
         def first(x: Tensor | None) -> Tensor | None:
             return x if x is None or x.shape[-2] == 1 else x[..., :queries, :]
 
-        parts = map(first, (self.band, self.hidden, self.weights, self.reading))
-        return View(self.at, queries, *parts)
+        band, hidden, weights, reading = map(first, (self.band, self.hidden, self.weights, self.reading))
+        return replace(self, queries=queries, band=band, hidden=hidden, weights=weights, reading=reading)
 
     def of_examples(self, rows: Tensor) -> "View":
         """The same for some examples of the batch."""

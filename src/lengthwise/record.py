@@ -26,7 +26,7 @@ from lengthwise.experiment import Experiment
 from lengthwise.record_page import draw, page
 from lengthwise.runs import Run, read_json, write_atomically, write_json
 from lengthwise.solver import Solver
-from lengthwise.stress import stress
+from lengthwise.stress import CASES, stress
 from lengthwise.sweep import run_all
 
 Setting = dict[str, Any]  # dotted keys of a configuration
@@ -219,6 +219,11 @@ def measured(trial: Trial, run_path: Path) -> dict[str, Any]:
     model, seed, layers = trial.load(run), run.experiment.seed, run.experiment.model.layers
     settles = run.experiment.model.patience is not None
     asked = "" if trial.second_digits == "as trained" else f" by {trial.second_digits}"
+    cases = sum(case.applies(model.task) for case in CASES.values())
+
+    def key(part: str, length: int, many: int) -> str:
+        suite = "" if part == "evaluation" else f" in {cases} cases"  # there may be more since
+        return f"{part}{suite}: {length} digits{asked}, {many} problems"
 
     def accuracy(length: int, many: int) -> dict[str, Any]:
         (tested,) = evaluate(model, [length], many, seed, OCCASION)
@@ -234,13 +239,12 @@ def measured(trial: Trial, run_path: Path) -> dict[str, Any]:
     }
     for part, (tests, measure) in parts.items():
         for length, many in tests.items():
-            key = f"{part}: {length} digits{asked}, {many} problems"
-            if key not in found:
-                print(f"seed {seed}, {key}", file=sys.stderr, flush=True)
-                found[key] = measure(length, many)
+            if (name := key(part, length, many)) not in found:
+                print(f"seed {seed}, {name}", file=sys.stderr, flush=True)
+                found[name] = measure(length, many)
                 write_json(path, found)
     return {
-        part: {length: found[f"{part}: {length} digits{asked}, {many} problems"] for length, many in tests.items()}
+        part: {length: found[key(part, length, many)] for length, many in tests.items()}
         for part, (tests, _) in parts.items()
     }
 

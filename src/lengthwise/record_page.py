@@ -1,7 +1,7 @@
 """A length record as people read it: a page of Markdown, and a figure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import cycle
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,19 @@ def draw(written: Mapping[str, Any], path: Path) -> None:
     figure = Figure(figsize=(8, 4), layout="constrained")
     axis = figure.subplots()
     trials = written["trials"]
-    for (label, trial), colour, marker in zip(trials.items(), cycle(drawing.COLOURS), cycle("osD^v"), strict=False):
-        seeds = {n: tested["by seed"] for n, tested in trial["lengths"].items()}
-        drawing.line(axis, seeds, f"{label} ({len(trial['seeds'])} seeds)", colour, marker)
+    for i, (label, trial) in enumerate(trials.items()):
+        seeds = {int(n): tested["by seed"] for n, tested in trial["lengths"].items()}
+        told = f"{label} ({len(trial['seeds'])} seed{'s' * (len(trial['seeds']) > 1)})"
+        width = 1.5 + 2 * (len(trials) - 1 - i)  # so that lines on top of each other are all seen
+        drawing.line(axis, seeds, told, drawing.COLOURS[i % len(drawing.COLOURS)], width=width)
     longest = max(trial["config"]["data"]["train_digits"] for trial in trials.values())
     axis.axvspan(1, longest, color="0.93", zorder=0)
     axis.text(longest, 3, "trained ", ha="right", color="0.4")
-    drawing.ticks(axis, sorted({1, *(n for trial in trials.values() for n in trial["lengths"])}))
+    lengths = sorted({1, *(int(n) for trial in trials.values() for n in trial["lengths"])})
+    drawing.ticks(axis, [n for n, following in pairwise([*lengths, 2 * lengths[-1]]) if following > 1.1 * n])
     drawing.percent(axis)
-    axis.set(title=written["title"], xlabel="digits of the first number", xlim=(1, None))
+    axis.set(xlabel="digits of the first number", xlim=(1, None))
+    axis.set_title(written["title"], fontsize=10, wrap=True)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
     figure.savefig(path, dpi=130)

@@ -61,9 +61,9 @@ class Run:
                 raise UsageError("it is empty")
             self.experiment = configuration.load(self.path / CONFIG)
             if not self.experiment.start_from and self.experiment.identity() != self.identity:
-                raise UsageError("it isn't the experiment that the run was made for; has it been changed or cut off?")
+                raise UsageError("it isn't the experiment of the file identity beside it")
         except UsageError as error:
-            raise UsageError(f"{self.path / CONFIG} is damaged: {error}") from None
+            raise UsageError(f"{self.path / CONFIG} is damaged, or of another version: {error}") from None
         self.checkpoint = self.path / "checkpoint.safetensors"
         self.weights = self.path / "model.safetensors"
 

@@ -167,7 +167,7 @@ def largest_and_smallest(rng: Rng, count: int, lengths: Lengths) -> Problems:
 
 @case("zero")
 def zero(rng: Rng, count: int, lengths: Lengths) -> Problems:
-    """0 and random numbers, or nothing else"""
+    """0 as an operand, beside random numbers or another 0"""
     (first, *rest), nothing = drawn(rng, count, lengths), Numbers.from_text(["0"] * count)
     yield "0 and random", (nothing, *rest)
     yield "random and 0", (first, *(nothing for _ in rest))

@@ -11,7 +11,7 @@ from lengthwise.registry import Choice, Registry
 
 
 class Task(Choice):
-    """An operation on positive integers. Its fields are its configuration (`task.modulus`, …).
+    """An operation on integers ≥ 0. Its fields are its configuration (`task.modulus`, …).
 
     A subclass sets `symbol`, the operation's token (one character), and defines `answer` and `answer_digits`; it
     overrides the rest where it differs.

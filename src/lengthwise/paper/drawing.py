@@ -36,6 +36,7 @@ def line(
     marker: str = "o",
     style: str = "-",
     factor: float = 100,
+    width: float = 1.5,
 ) -> None:
     """The mean over seeds, with a band from the worst to the best."""
     seeds = {x: over_seeds(values) for x, values in points.items() if len(values)}
@@ -43,7 +44,8 @@ def line(
         return
     few = marker if len(seeds) <= 30 else ""
     x = list(seeds)
-    axis.plot(x, [factor * s.mean for s in seeds.values()], style, color=colour, marker=few, ms=4, label=label)
+    means = [factor * s.mean for s in seeds.values()]
+    axis.plot(x, means, style, color=colour, marker=few, ms=2.5 + width, lw=width, label=label)
     worst, best = ([factor * getattr(s, end) for s in seeds.values()] for end in ("worst", "best"))
     axis.fill_between(x, worst, best, color=colour, alpha=0.2, linewidth=0)
 
