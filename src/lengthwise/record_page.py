@@ -22,7 +22,7 @@ def draw(written: Mapping[str, Any], path: Path) -> None:
     for i, (label, trial) in enumerate(trials.items()):
         seeds = {int(n): tested["by seed"] for n, tested in trial["lengths"].items()}
         told = f"{label} ({len(trial['seeds'])} seed{'s' * (len(trial['seeds']) > 1)})"
-        width = 1.5 + 2 * (len(trials) - 1 - i)  # so that lines on top of each other are all seen
+        width = 1.5 + 1.4 * (len(trials) - 1 - i)  # so that lines on top of each other are all seen
         drawing.line(axis, seeds, told, drawing.COLOURS[i % len(drawing.COLOURS)], width=width)
     longest = max(trial["config"]["data"]["train_digits"] for trial in trials.values())
     axis.axvspan(1, longest, color="0.93", zorder=0)
