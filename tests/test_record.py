@@ -2,6 +2,12 @@
 
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -59,6 +65,28 @@ def test_a_record_is_trained_measured_and_written(tiny, tmp_path, capfd):
     again = make("tiny", [3, 4], 2, tmp_path / "runs", tmp_path / "results", display)
     assert list(page(again)) == list(page(written))
     assert "digits" not in capfd.readouterr().err
+
+
+def test_what_measures_ends_if_its_parent_is_killed():
+    code = (
+        "import os, time\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from multiprocessing import get_context\n"
+        "from lengthwise.record import end_with_parent\n"
+        "pool = ProcessPoolExecutor(1, get_context('spawn'), end_with_parent)\n"
+        "print(pool.submit(os.getpid).result(), flush=True)\n"
+        "pool.submit(time.sleep, 1000).result()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        worker = int(parent.stdout.readline())
+        parent.kill()
+    status = Path(f"/proc/{worker}/status")
+    for _ in range(600):
+        if not status.exists() or "zombie" in status.read_text():
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("it went on")
 
 
 def test_trials_that_share_a_model_are_trained_once(tmp_path, monkeypatch, capfd):

@@ -4,13 +4,15 @@ A record is one or more settings, each trained with several seeds. What counts i
 beside it, on fresh problems of each length. No checkpoint is chosen: the model is the one at the end of training.
 """
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal
 
 import numpy as np
@@ -191,7 +193,7 @@ def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, 
             raise UsageError(f"{run.path} failed: {failure}")
     trials: dict[str, dict[str, Any]] = {}
     sights = {name: seen(run.experiment) for name, run in trained.items() if run.experiment.seed == seeds[0]}
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), end_with_parent) as pool:
         for label, trial in chosen.trials.items():
             mine = [runs[label, seed] for seed in seeds]
             found = list(pool.map(partial(measured, trial), [run.path for run in mine]))
@@ -203,6 +205,17 @@ def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, 
     write_atomically(folder / f"{name}.md", "\n".join(page(written)).encode())
     draw(written, folder / f"{name}.png")
     return written
+
+
+def end_with_parent() -> None:
+    """Don't go on in a process whose parent was killed."""
+
+    def watch() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def measured(trial: Trial, run_path: Path) -> dict[str, Any]:
