@@ -184,22 +184,28 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="without compiled models and second threads")
     parser.add_argument("--out", type=Path, help="default: results/bench.json, if nothing is left out")
     chosen = parser.parse_args()
-    rows = []
-    for model, position, threads in cases(chosen.quick):
-        if chosen.only and not any(text in model for text in chosen.only):
-            continue
+    out = chosen.out or (None if chosen.only or chosen.quick else ROOT / "results" / "bench.json")
+    rows: list[dict[str, Any]] = []
+    asked = [case for case in cases(chosen.quick) if not chosen.only or any(text in case[0] for text in chosen.only)]
+    for i, (model, position, threads) in enumerate(asked):
+        print(f"{i + 1} of {len(asked)}: {model}, {position}", file=sys.stderr, flush=True)
         settings = {**MODELS[model], "model.position": position, "threads": threads}
         compiled = position == "relative-key" and threads == 1 and not chosen.quick
         for what, found in duel(settings, compiled):
             rows.append({"model": model, "position": position, "what": what, "threads": threads, **found})
             print(line(rows[-1]), flush=True)
+        save(out, rows, {})  # so that nothing is lost if it is stopped
     rest = overheads()
     for name, value in rest.items():
         print(f"{name}: {shown(value)}")
-    out = chosen.out or (None if chosen.only or chosen.quick else ROOT / "results" / "bench.json")
+    save(out, rows, rest)
+    if out:
+        print(f"written to {out}")
+
+
+def save(out: Path | None, rows: Sequence[dict[str, Any]], rest: dict[str, Any]) -> None:
     if out:
         write_json(out, {"machine": machine.describe("cpu"), "rows": rows, "overheads": rest})
-        print(f"written to {out}")
 
 
 def line(row: dict[str, Any]) -> str:
