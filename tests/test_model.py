@@ -430,18 +430,15 @@ BY_POSITION = {"content": False, "position": "relative-bias"}
         ({"patience": 0}, "patience is 0"),
         ({"patience": 1, "encoder": "transformer"}, "model.patience needs layers that are shared"),
         ({"preset": "bert-base", "patience": 1}, "model.patience needs layers that are shared"),
-        *[
-            (
-                {"read_rows": True, **BY_POSITION, **others},
-                "model.read_rows needs shared layers, no dropout, and attention",
-            )
-            for others in (
-                {"content": True},
-                {"encoder": "transformer"},
-                {"dropout": 0.1},
-                {"position": "relative-key"},
-            )
-        ],
+        *(
+            ({"read_rows": True, **BY_POSITION, key: value}, "model.read_rows needs shared layers, no dropout, and")
+            for key, value in [
+                ("content", True),
+                ("encoder", "transformer"),
+                ("dropout", 0.1),
+                ("position", "relative-key"),
+            ]
+        ),
         ({"widht": 64}, "widht"),
     ],
 )

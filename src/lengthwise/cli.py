@@ -95,14 +95,14 @@ def build_parser() -> Parser:
         "  lengthwise COMMAND --help                        what a command takes, with an example",
     )
     parser.add_argument("--version", action=VersionAction, help="show the version and exit")
-    commands = Commands(parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser))
-    add_training_commands(commands)
-    add_model_commands(commands)
-    add_listing_commands(commands)
+    subcommands = Subcommands(parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser))
+    add_training_commands(subcommands)
+    add_model_commands(subcommands)
+    add_listing_commands(subcommands)
     return parser
 
 
-class Commands:
+class Subcommands:
     """The subcommands, with what several of them take."""
 
     def __init__(self, parsers: Any):
@@ -118,14 +118,14 @@ class Commands:
         return command
 
 
-def add_training_commands(commands: Commands) -> None:
+def add_training_commands(subcommands: Subcommands) -> None:
     """What trains."""
-    demo = commands.add("demo", "show the paper's effects in minutes: a table and a figure", "lengthwise demo")
+    demo = subcommands.add("demo", "show the paper's effects in minutes: a table and a figure", "lengthwise demo")
     demo.add_argument("--jobs", type=positive, default=2, help="runs at a time, one core each (default: 2)")
     demo.add_argument("--again", action="store_true", help="train again what has finished")
     demo.add_argument("--smoke", action="store_true", help="a few steps only, to see that everything works")
 
-    train = commands.add(
+    train = subcommands.add(
         "train",
         "train a model; any configuration key can be set, as --key value",
         "lengthwise train --task.kind addition --model.position absolute --training.steps 2000",
@@ -136,7 +136,7 @@ def add_training_commands(commands: Commands) -> None:
     train.add_argument("--keys", action=KeysAction, help="list the configuration keys, such as --model.width")
     train.set_defaults(takes_keys=True)
 
-    record = commands.add(
+    record = subcommands.add(
         "record",
         "train and test a length record: from five digits to a thousand",
         "lengthwise record addition --seeds 3",
@@ -148,15 +148,15 @@ def add_training_commands(commands: Commands) -> None:
     record.add_argument("--jobs", type=positive, default=2, help="runs at a time, one core each (default: 2)")
     record.add_argument("--results", metavar="DIR", default="results", help="where it is written (default: results)")
 
-    resume = commands.add("resume", "go on with a run that was stopped", "lengthwise resume runs/my-run")
+    resume = subcommands.add("resume", "go on with a run that was stopped", "lengthwise resume runs/my-run")
     resume.add_argument("run", metavar="RUN")
     resume.add_argument("--device", help="go on there: cpu, cuda or mps")
     resume.add_argument("--threads", type=int, help="CPU threads to go on with")
 
 
-def add_model_commands(commands: Commands) -> None:
+def add_model_commands(subcommands: Subcommands) -> None:
     """What asks a trained model."""
-    evaluate = commands.add(
+    evaluate = subcommands.add(
         "evaluate",
         "measure a model's accuracy by length on fresh problems",
         "lengthwise evaluate runs/my-run --lengths 5:10 --examples 10000",
@@ -171,7 +171,7 @@ def add_model_commands(commands: Commands) -> None:
     evaluate.add_argument("--digits", action="store_true", help="show the accuracy of each digit too")
     evaluate.add_argument("--device", default="cpu", help="cpu, cuda or mps (default: cpu)")
 
-    solve = commands.add(
+    solve = subcommands.add(
         "solve",
         "ask a model: the answer, each digit's confidence, right or wrong",
         'lengthwise solve runs/my-run "99999 + 1"',
@@ -180,7 +180,7 @@ def add_model_commands(commands: Commands) -> None:
     solve.add_argument("run", metavar="RUN", help="a run, a saved model or a repository on the Hub")
     solve.add_argument("problem", metavar="PROBLEM", nargs="+", help='such as "99999 + 1"; × may be written x')
 
-    show = commands.add(
+    show = subcommands.add(
         "show",
         "show how a problem is written: every token's symbol and coordinates, and where the answer is read",
         'lengthwise show runs/my-run "12 + 345"',
@@ -189,7 +189,7 @@ def add_model_commands(commands: Commands) -> None:
     show.add_argument("run", metavar="RUN_OR_CONFIG", help="a run, a saved model or a configuration.yaml")
     show.add_argument("problem", metavar="PROBLEM", help='such as "12 + 345"; × may be written x')
 
-    stress = commands.add(
+    stress = subcommands.add(
         "stress",
         "test a model on special problems: long carries, no carries, unequal lengths, zeros, palindromes, extremes",
         "lengthwise stress runs/my-run --lengths 5,20,100",
@@ -201,7 +201,7 @@ def add_model_commands(commands: Commands) -> None:
     stress.add_argument("--seed", type=natural, default=0, help="of the problems (default: 0)")
     add_knobs(stress)
 
-    analyze = commands.add(
+    analyze = subcommands.add(
         "analyze",
         "study a run: where it fails, and how it learned digit by digit",
         "lengthwise analyze runs/my-run --length 6",
@@ -226,11 +226,11 @@ def add_knobs(command: Parser) -> None:
     command.add_argument("--threads", type=int, default=1, help="CPU threads (default: 1)")
 
 
-def add_listing_commands(commands: Commands) -> None:
+def add_listing_commands(subcommands: Subcommands) -> None:
     """What lists runs, artefacts and choices, and runs the paper."""
-    commands.add("runs", "list the runs, with status and accuracy", "lengthwise runs", json=True)
+    subcommands.add("runs", "list the runs, with status and accuracy", "lengthwise runs", json=True)
 
-    paper = commands.add(
+    paper = subcommands.add(
         "paper",
         "the paper's tables and figures: list, run, report",
         "lengthwise paper run table-addition --scale smoke --seeds 1\n"
@@ -251,7 +251,7 @@ def add_listing_commands(commands: Commands) -> None:
     paper.add_argument("--results", metavar="DIR", default="results", help="where records are (default: results)")
     paper.add_argument("--out", metavar="DIR", help="of the report (default: results/SCALE)")
 
-    names = commands.add(
+    names = subcommands.add(
         "list", "list what there is to choose from", "lengthwise list positions", json=True, runs=False
     )
     names.add_argument("what", choices=["tasks", "positions", "presets"])

@@ -113,7 +113,7 @@ def run_stress(chosen: argparse.Namespace) -> None:
     if chosen.json:
         print(json.dumps([outcome.record() for outcome in outcomes], indent=2, ensure_ascii=False))
         return
-    (Console() if sys.stdout.isatty() else Console(width=160)).print(table(outcomes))
+    console().print(table(outcomes))
 
 
 def run_show(chosen: argparse.Namespace) -> None:
@@ -301,5 +301,9 @@ def print_table(headings: list[str], rows: list[Any]) -> None:
         table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*(str(cell).replace("[", "\\[") for cell in row))
-    console = Console() if sys.stdout.isatty() else Console(width=160)
-    console.print(table)
+    console().print(table)
+
+
+def console() -> Console:
+    """The terminal, or something wide enough for tables."""
+    return Console() if sys.stdout.isatty() else Console(width=160)

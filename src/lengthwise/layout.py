@@ -120,7 +120,8 @@ class Layout:
         room = needed if config.answer_room or config.long_multiplication else self.widths
         self.n_out = config.n_out or min(task.answer_digits(room), self.length)
         # The positions that training asks for, and where among them the answer is read.
-        self.n_asked, self.answer_at = self.n_out, np.arange(self.n_out)
+        self.n_asked = self.n_out
+        self.answer_at: slice | NDArray[np.int64] = slice(self.n_out)
         if config.long_multiplication:  # the first digit of each sum, from which on the next goes, and all of the last
             starts = np.arange(needed[1]) * (needed[0] + 2)
             self.n_asked = 2 * len(starts) * (needed[0] + 2)

@@ -71,7 +71,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
 
     def supervised(
         self, operands: tuple[Numbers, ...], answer: Numbers, padding: int = 0, layers: int | None = None
-    ) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
+    ) -> tuple[Tensor, Tensor, slice | NDArray[np.int64]]:
         """Logits and what they should be in training, and which of them are the answer's.
 
         With more padding, where the layout is fitted, and other than the usual layers.
@@ -172,7 +172,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         layout = self.layout.fit(operands)
         at = layout.coordinates(operands).map(lambda c: c[0].tolist() if c.ndim == 2 else c.tolist())
         (tokens,), (answer,) = layout.encode(operands), layout.encode_answer(self.task.answer(*operands))
-        read = dict(zip(layout.answer_at.tolist(), answer, strict=True))
+        read = dict(zip(np.arange(layout.n_asked)[layout.answer_at].tolist(), answer, strict=True))
         shown = [name for name in vars(at) if name != "row" or layout.config.long_multiplication]
         return [
             {
