@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lengthwise import experiment
+from lengthwise import experiment, sweep
 from lengthwise.demo import conclusions, settings
 from lengthwise.display import Display
 from lengthwise.runs import Run
@@ -83,6 +83,30 @@ def test_workers_save_and_stop_when_the_parent_is_killed(tmp_path):
     while run.status == "running" and time.monotonic() < deadline:
         time.sleep(0.1)
     assert run.status == "interrupted"
+
+
+def test_a_killed_worker_is_noticed_while_others_go_on_and_these_save_when_stopped(tmp_path, monkeypatch):
+    processes = {}
+
+    def start(worker, run):
+        processes[run.path.name] = worker.process
+        begin(worker, run)
+
+    class Killing(Display):
+        def show(self, progress):
+            if progress.run == doomed.path.name:
+                processes[progress.run].kill()
+
+    begin = sweep.Worker.start
+    monkeypatch.setattr(sweep.Worker, "start", start)
+    doomed, other = (make(tmp_path, training__steps=5000, seed=seed) for seed in (0, 1))
+    ends = run_all([doomed, other], 2, Killing())
+    run, reason = next(ends)
+    assert run.path == doomed.path
+    assert reason == "its process ended with exit code -9"
+    ends.close()  # what Ctrl-C does
+    assert other.status == "interrupted"
+    assert other.checkpoint.exists()
 
 
 def test_the_demo_from_end_to_end(tmp_path):

@@ -2,18 +2,18 @@
 
 import multiprocessing
 import os
-import queue
 import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
 from lengthwise.display import Display
 from lengthwise.errors import UsageError, nearest
 from lengthwise.runs import Run
-from lengthwise.training import train
+from lengthwise.training import Progress, train
 
 SECONDS_BETWEEN_MESSAGES = 0.3
 INTERRUPTED = "interrupted"  # the last word of a worker
@@ -23,23 +23,23 @@ Engine = Callable[[Sequence[Run], int, Display], Ends]
 
 
 class Worker:
-    """A process that trains one run after another."""
+    """A process that trains one run after another, and tells how it goes."""
 
-    def __init__(self, messages: Any):
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")  # a fork of a process that has used torch may hang
-        theirs, self.orders = context.Pipe(duplex=False)
-        self.process = context.Process(target=work, args=(theirs, messages))
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=work, args=(theirs,))
         self.process.start()
         theirs.close()
         self.run: Run | None = None
 
     def start(self, run: Run) -> None:
         self.run = run
-        self.orders.send((run.path, run.experiment.device, run.experiment.threads))
+        self.connection.send((run.path, run.experiment.device, run.experiment.threads))
 
     def stop(self) -> None:
         """A worker takes the signal as Ctrl-C: it saves what it is training."""
-        self.orders.close()
+        self.connection.close()
         if self.run is not None:
             self.process.terminate()
         self.process.join()
@@ -54,7 +54,6 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Ends:
         raise UsageError(f"runs can be trained 1 or more at a time, not {jobs}")
     waiting = [run for run in runs if run.result is None]
     yield from ((run, None) for run in runs if run not in waiting)
-    messages: Any = multiprocessing.get_context("spawn").Queue()
     workers: list[Worker] = []
     failed: set[Path] = set()
     try:
@@ -73,10 +72,10 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Ends:
                 elif finished:
                     idle = next((worker for worker in workers if worker.run is None), None)
                     if idle is None:
-                        workers.append(idle := Worker(messages))
+                        workers.append(idle := Worker())
                     waiting.remove(run)
                     idle.start(run)
-            for worker, reason in ended(messages, workers, display):
+            for worker, reason in ended(workers, display):
                 assert worker.run is not None
                 run, worker.run = worker.run, None
                 if reason:
@@ -87,32 +86,39 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Ends:
             worker.stop()
 
 
-def ended(messages: Any, workers: list[Worker], display: Display) -> Iterator[tuple[Worker, str | None]]:
+def ended(workers: list[Worker], display: Display) -> Iterator[tuple[Worker, str | None]]:
     """Wait a moment for the workers: show their progress, and tell whose run has ended, and why if it failed."""
-    try:
-        path, content = messages.get(timeout=0.5)
-    except queue.Empty:
-        for worker in [worker for worker in workers if not worker.process.is_alive()]:
+    by_connection = {worker.connection: worker for worker in workers}
+    for connection in wait(list(by_connection), timeout=0.5):
+        worker = by_connection[connection]  # type: ignore[index]
+        try:
+            said = worker.connection.recv()
+        except (EOFError, OSError):
             workers.remove(worker)
+            worker.process.join()
             if worker.run is not None:  # it ended without a word
                 yield worker, f"its process ended with exit code {worker.process.exitcode}"
-        return
-    if content is None or isinstance(content, str):
-        worker = next(worker for worker in workers if worker.run and worker.run.path == path)
-        if content == INTERRUPTED:
+            continue
+        if isinstance(said, Progress):
+            display.show(said)
+            continue
+        if said == INTERRUPTED:
             workers.remove(worker)
-        yield worker, content
-    else:
-        display.show(content)
+        yield worker, said
 
 
-def work(orders: Any, messages: Any) -> None:
+def work(parent: Connection) -> None:
     """Train the runs that are ordered, telling the parent how it goes: progress, then None or what went wrong."""
     os.setpgrp()  # Ctrl-C in a terminal reaches the parent only, which passes it on, once
-    parent = os.getppid()
+    its_process = os.getppid()
+
+    def tell(content: Progress | str | None) -> None:
+        with suppress(BrokenPipeError):  # it is gone, which is noticed after the next step
+            parent.send(content)
+
     while True:
         try:
-            path, device, threads = orders.recv()
+            path, device, threads = parent.recv()
         except EOFError:  # the parent has no more, or is gone
             return
         try:
@@ -120,20 +126,20 @@ def work(orders: Any, messages: Any) -> None:
             run = Run(path)
             run.experiment = run.experiment.model_copy(update={"device": device, "threads": threads})
             for progress in train(run):
-                if os.getppid() != parent:  # it was killed: save and stop, as for Ctrl-C
+                if os.getppid() != its_process:  # it was killed: save and stop, as for Ctrl-C
                     os.kill(os.getpid(), signal.SIGTERM)
                 if time.monotonic() - told >= SECONDS_BETWEEN_MESSAGES or progress.step == progress.steps:
-                    messages.put((path, progress))
+                    tell(progress)
                     told = time.monotonic()
-            messages.put((path, None))
+            tell(None)
         except KeyboardInterrupt:
-            messages.put((path, INTERRUPTED))
+            tell(INTERRUPTED)
             return
         except UsageError as error:
-            messages.put((path, str(error)))
+            tell(str(error))
         except Exception as error:
             traceback.print_exc()
-            messages.put((path, f"{type(error).__name__}: {error}"))
+            tell(f"{type(error).__name__}: {error}")
 
 
 ENGINES: dict[str, Engine] = {"local": run_all}
