@@ -439,6 +439,10 @@ BY_POSITION = {"content": False, "position": "relative-bias"}
                 ("position", "relative-key"),
             ]
         ),
+        *(
+            ({"content": False, "position": {"kind": "randomised", "inner": inner}}, f"'{inner}' has no scores of its")
+            for inner in ("none", "rope")
+        ),
         ({"widht": 64}, "widht"),
     ],
 )

@@ -14,7 +14,7 @@ from lengthwise.paper import figure_priming_ablations as ablations
 from lengthwise.paper import figure_priming_absolute as absolute
 from lengthwise.paper import figure_priming_lengths as priming_lengths
 from lengthwise.paper import figure_scaling as scaling
-from lengthwise.paper.artefact import SCALES, Artefact, Record, Results, ScaleName
+from lengthwise.paper.artefact import SCALES, Artefact, Record, Results, ScaleName, Undecided
 from lengthwise.paper.figure_digit_curves import ABSOLUTE, RELATIVE, gap, on_training
 from lengthwise.paper.figure_failures import RUN
 from lengthwise.paper.figure_finetuning_priming import BASE, LEVEL, LONG, SECOND, SHORT, tuned, with_priming
@@ -330,7 +330,7 @@ def test_a_size_at_which_the_level_is_not_reached_is_left_out() -> None:
     part = Results("cpu", {**whole.records, **fails})
     assert list(ablations.needed_by_size(part)) == [1000, 5000]
     decided = {claim.text: claim.verdict(part) for claim in ablations.FigurePrimingAblations.claims}
-    assert decided["larger train sets need more primed examples"] == "not enough runs"
+    assert decided["larger train sets need more primed examples"] == "can't be judged"
     assert decided["longer extrapolation needs more primed examples"] == "holds"
 
 
@@ -342,6 +342,12 @@ def test_a_level_that_is_reached_by_the_smallest_sample_sets_no_sample_needed() 
     free = ablations.sample_needed(found, ablations.by_count("cpu"), 10)
     assert free is not None
     assert free.value == 0
+
+
+def test_what_needs_no_priming_decides_no_fit() -> None:
+    assert ablations.best_fit([6, 7, 8, 9], [0, 10, 20, 30]) == "linear"
+    with pytest.raises(Undecided):
+        ablations.best_fit([6, 7, 8], [0, 10, 20])
 
 
 def test_panels_say_why_they_are_empty(canvas: Any) -> None:

@@ -566,6 +566,7 @@ def test_a_layer_gives_the_same_in_a_band_as_in_a_window(choice, order, over, ta
         ({"kind": "randomised", "reach": 1}, "reach of the position embedding 'randomised' is 1"),
         ({"kind": "randomised", "inner": "relativ-key"}, "did you mean 'relative-key'?"),
         ({"kind": "randomised", "inner": {"kind": "rope"}}, "a head has 3"),
+        ({"kind": "randomised", "inner": "randomised"}, "around another embedding, not around themselves"),
         ({"kind": "randomised", "inner": {"kind": "rope", "bass": 3}}, "'rope' has no option 'bass': did you mean"),
     ],
     ids=label,

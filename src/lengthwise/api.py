@@ -46,9 +46,8 @@ def make_run(experiment: Experiment, root: str | Path, name: str | None, again: 
     with torch.device("meta"):  # without memory for it
         longest = experiment.build().encoder.position(0).longest
     if longest and (length := training_layout(experiment).length) > longest:
-        raise UsageError(
-            f"with data.padding, training problems have up to {length} tokens, but the embedding takes {longest}"
-        )
+        padded = " with data.padding" if experiment.data.padding else ""
+        raise UsageError(f"training problems have up to {length} tokens{padded}, but the embedding takes {longest}")
     run = Run.create(experiment, root, name)
     if again:
         run.clear()
@@ -58,10 +57,14 @@ def make_run(experiment: Experiment, root: str | Path, name: str | None, again: 
 def resume(run: Run | str | Path, progress: bool = True) -> Run:
     """Train a run to its end from wherever it is."""
     run = run if isinstance(run, Run) else Run(run)
-    with Display() if progress else nullcontext() as display:
-        for state in steps(run):
-            if display:
-                display.show(state)
+    threads = torch.get_num_threads()
+    try:
+        with Display() if progress else nullcontext() as display:
+            for state in steps(run):
+                if display:
+                    display.show(state)
+    finally:
+        torch.set_num_threads(threads)
     return run
 
 

@@ -20,7 +20,7 @@ from lengthwise.registry import Config, Registry
 from lengthwise.solver import Solver
 from lengthwise.tasks import TASKS, AnyTask
 
-CONFIG = "config.yaml"  # in a run's directory
+CONFIG, IDENTITY = "config.yaml", "identity"  # in a run's directory
 CHOICES = ("task", "position", "inner")  # keys whose value is a name, or a mapping with `kind` and options
 Lengths = Annotated[list[int], BeforeValidator(parse_lengths), Field(min_length=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -130,11 +130,11 @@ class Experiment(Config):
         fields = self.model_dump(mode="json", include={"task", "layout", "model"})
         return Solver(digits=self.data.test_digits, **fields)
 
-    def identity(self, origin: "Experiment | None" = None) -> str:
+    def identity(self, origin: str | None = None) -> str:
         """A hash of what matters for the result. Where it is computed doesn't, nor does a preset's name.
 
         Options at their defaults are left out, so that an experiment stays the same when later versions have more of
-        them; a default must never change. `origin` is the experiment of `start_from`, if it isn't to be read there.
+        them; a default must never change. `origin` is the identity of `start_from`, if it isn't to be read there.
         """
         left_out = {"model": {"preset"}, "training": {"steps", "epochs", "examples", "checkpoint_every"}}
         fields: dict[str, Any] = {"seed": self.seed, "precision": self.precision}
@@ -142,12 +142,7 @@ class Experiment(Config):
             section: BaseModel = getattr(self, name)
             fields[name] = section.model_dump(mode="json", exclude_defaults=True, exclude=left_out.get(name))
         fields["steps"] = self.steps
-        if self.start_from and origin is None:
-            path = Path(self.start_from) / CONFIG
-            if not path.is_file():
-                raise UsageError(f"start_from is {self.start_from}, where there is no run")
-            origin = load(path)
-        fields["start_from"] = origin.identity() if origin else None
+        fields["start_from"] = origin or (identity_of(self.start_from) if self.start_from else None)
         text = json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -157,6 +152,14 @@ class Experiment(Config):
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def identity_of(run: Path | str) -> str:
+    """That of a run's experiment, as it was when the run was made: what it starts from may have moved since."""
+    path = Path(run) / IDENTITY
+    if not path.is_file():
+        raise UsageError(f"{run} is no run: it has no file {IDENTITY}")
+    return path.read_text().strip()
 
 
 def parse(fields: Mapping[str, Any]) -> Experiment:

@@ -12,7 +12,17 @@ from torch.autograd.function import once_differentiable
 
 from lengthwise.errors import UsageError, nearest
 from lengthwise.layout import PAD, VOCABULARY, Coordinates
-from lengthwise.positions import POSITIONS, AnyPosition, Coordinate, Position, Shape, View, view_band, view_window
+from lengthwise.positions import (
+    POSITIONS,
+    AnyPosition,
+    Coordinate,
+    Position,
+    Shape,
+    View,
+    innermost,
+    view_band,
+    view_window,
+)
 from lengthwise.registry import Config
 
 SIZES = {
@@ -110,15 +120,14 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _something_is_attended_to(self) -> "ModelConfig":
-        if not self.content and POSITIONS[self.position.kind].scores is Position.scores:
-            raise UsageError(
-                f"model.content is false, but the position embedding '{self.position.kind}' has no scores of its own"
-            )
+        kind = innermost(self.position).kind
+        if not self.content and POSITIONS[kind].scores is Position.scores:
+            raise UsageError(f"model.content is false, but the position embedding '{kind}' has no scores of its own")
         return self
 
     @model_validator(mode="after")
     def _reading_needs_weights_by_position(self) -> "ModelConfig":
-        position = POSITIONS[self.position.kind]
+        position = POSITIONS[innermost(self.position).kind]
         by_content = self.content or position.by_content or position.embed is not Position.embed
         if self.read_rows and (by_content or self.encoder == "transformer" or self.dropout):
             raise UsageError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import torch
-from pydantic import BeforeValidator, Field, SerializeAsAny
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 from torch import Tensor, nn
 
 from lengthwise.errors import UsageError
@@ -460,6 +460,13 @@ class Randomised(Position):
         inner: "AnyPosition" = Field("relative-key", validate_default=True, description="the embedding around which")
         reach: int = Field(2048, ge=2, description="positions are chosen below it")
 
+        @field_validator("inner")
+        @classmethod
+        def _not_randomised_twice(cls, inner: Position.Options) -> Position.Options:
+            if isinstance(inner, Randomised.Options):
+                raise UsageError("randomised positions are around another embedding, not around themselves")
+            return inner
+
     options: Options
     random = True
 
@@ -496,6 +503,11 @@ class Randomised(Position):
 
     def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor | None:
         return self.inner.scores(q, k, view)
+
+
+def innermost(options: Position.Options) -> Position.Options:
+    """What randomised positions are around; any other embedding is its own."""
+    return options.inner if isinstance(options, Randomised.Options) else options
 
 
 AnyPosition = Annotated[SerializeAsAny[Position.Options], BeforeValidator(POSITIONS.parse)]

@@ -1,7 +1,7 @@
 """The run directory: config, environment, metrics, checkpoint, weights, result. Atomic, and locked while in use.
 
 runs/addition-relative-key-1f2e3d4c/
-    config.yaml               the whole configuration
+    config.yaml               the whole configuration, and identity: a hash of what of it matters
     environment.json          versions, commit and machine of every session
     metrics.jsonl             a line for each record of the loss and for each evaluation
     checkpoint.safetensors    all that is needed to go on; removed when the run has finished
@@ -27,7 +27,7 @@ from torch import Tensor
 from lengthwise import experiment as configuration
 from lengthwise.errors import UsageError
 from lengthwise.evaluation import Accuracy
-from lengthwise.experiment import CONFIG, Experiment
+from lengthwise.experiment import CONFIG, IDENTITY, Experiment, identity_of
 from lengthwise.solver import Solver
 
 Status = Literal["finished", "running", "interrupted", "failed"]
@@ -81,7 +81,7 @@ class Run:
         if not (path / CONFIG).exists():
             with writing(path):
                 path.mkdir(parents=True, exist_ok=True)
-            write_atomically(path / "identity", f"{identity}\n".encode())
+            write_atomically(path / IDENTITY, f"{identity}\n".encode())
             write_atomically(path / CONFIG, experiment.to_yaml().encode())
         run = cls(path)
         if run.identity != identity:
@@ -91,9 +91,7 @@ class Run:
 
     @property
     def identity(self) -> str:
-        """The experiment's, as it was when the run was made: what it starts from may have moved since."""
-        path = self.path / "identity"
-        return path.read_text().strip() if path.is_file() else self.experiment.identity()
+        return identity_of(self.path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

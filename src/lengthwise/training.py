@@ -51,6 +51,8 @@ def train(run: Run) -> Iterator[Progress]:
         if run.result is not None:
             return
         (run.path / "failure.json").unlink(missing_ok=True)
+        if experiment.start_from and not run.checkpoint.exists() and experiment.identity() != run.identity:
+            raise UsageError(f"{run.path} was made to start from another run than {experiment.start_from} is now")
         solver = experiment.build() if run.checkpoint.exists() else initial_solver(experiment)
         solver = solver.to(device).train()
         data = TrainingSet(experiment.task, experiment.data, experiment.seed)

@@ -12,11 +12,16 @@ ScaleName = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "cpu", "paper")
 Setting = dict[str, Any]  # dotted keys of a configuration; `start_from` names another setting of the artefact
 Record = dict[str, Any]  # what is kept of a run, see records.py
-Verdict = Literal["holds", "does not hold", "not enough runs"]
+Verdict = Literal["holds", "does not hold", "can't be judged", "not enough runs"]
+TRAINED = 5  # digits, in every artefact
 
 
 class Missing(Exception):
     """A claim needs runs that aren't there."""
+
+
+class Undecided(Exception):
+    """The runs of a claim are there, but they say nothing about it: a model that hasn't learnt can't generalise."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,12 @@ class Results:
         if not (values := self.exact_match(label, length)):
             raise Missing(label)
         return float(np.mean(values))
+
+    def fails(self, label: str, length: int, most: float = 0.05) -> bool:
+        """Whether at most so much is right at a length; `Undecided` if the trained one isn't learnt (to a half)."""
+        if self.mean(label, TRAINED) < 0.5:
+            raise Undecided(f"{label} hasn't learnt {TRAINED} digits")
+        return self.mean(label, length) <= most
 
     def curve(self, label: str, length: int) -> tuple[list[int], list[list[float]]]:
         """The examples seen at each evaluation during training, and the exact match then, a list a seed."""
@@ -77,6 +88,8 @@ class Claim:
             return "not enough runs"  # smoke proves that the path runs, and nothing else
         try:
             return "holds" if self.holds(results) else "does not hold"
+        except Undecided:
+            return "can't be judged"
         except Missing:
             return "not enough runs"
 
@@ -115,7 +128,7 @@ class Artefact:
     def draw(self, results: Results, figure: Any) -> None:
         """Draw into a matplotlib figure; an artefact that is only a table draws nothing."""
 
-    def measure(self, label: str, run: Run) -> Record | None:
+    def measure(self, scale: ScaleName, run: Run) -> Record | None:
         """What else is to be measured on a finished run, to be kept with its record."""
         return None
 
@@ -143,7 +156,10 @@ class Table(Artefact):
 
     def grids(self, results: Results) -> dict[str, Grid]:
         ours, theirs = self.lengths[results.scale], self.lengths["paper"]
-        columns = [f"{n}" if n == m else f"{n} (published: {m})" for n, m in zip(ours, theirs, strict=True)]
+        anything = any(number is not None for row in self.published.values() for number in row)
+        columns = [
+            f"{n}" if n == m or not anything else f"{n} (published: {m})" for n, m in zip(ours, theirs, strict=True)
+        ]
         rows = {
             label: [
                 (results.exact_match(label, n), published)

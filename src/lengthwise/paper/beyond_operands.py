@@ -76,9 +76,9 @@ class BeyondOperands(Artefact):
             for primed, on in PRIMING.items()
         }
 
-    def measure(self, label: str, run: Run) -> Record:
+    def measure(self, scale: ScaleName, run: Run) -> Record:
         """The accuracy by the number of operands."""
-        solver, experiment = run.load(), run.experiment
+        solver, experiment = run.load(run.experiment.device), run.experiment
         problems, occasion = experiment.evaluation.final_examples, experiment.steps + 2
         found = {}
         for many in OPERANDS:

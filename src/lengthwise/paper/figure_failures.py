@@ -8,7 +8,6 @@ import numpy as np
 from lengthwise.analysis import failure_study
 from lengthwise.paper.artefact import (
     MARGIN,
-    SCALES,
     Artefact,
     Claim,
     Grid,
@@ -17,10 +16,11 @@ from lengthwise.paper.artefact import (
     Results,
     ScaleName,
     Setting,
+    Undecided,
     artefact,
 )
 from lengthwise.paper.drawing import BLUE, RED, bars, finish, panels, percent, say
-from lengthwise.paper.table_addition import DIGITS, addition
+from lengthwise.paper.table_addition import addition
 from lengthwise.runs import Run
 
 RUN = "UTransformer RPE_k S"
@@ -55,7 +55,7 @@ def failed_and_solved(results: Results, name: str) -> tuple[dict[int, float], di
     table = added(results, name)
     failed = {value: total - correct for value, (correct, total) in table.items()}
     if not any(failed.values()):
-        raise Missing("there is no failure")
+        raise Undecided("there is no failure")
     return failed, {value: correct for value, (correct, _) in table.items()}
 
 
@@ -72,7 +72,7 @@ def no_further_impact(results: Results, name: str, least: int) -> bool:
     middle = median({value: total for value, (_, total) in table.items()})
     halves = [[v for v in table if v <= middle], [v for v in table if v > middle]]
     if not all(halves):
-        raise Missing("too few sums with many carries")
+        raise Undecided("too few sums with many carries")
     fewer, more = (np.sum([table[value] for value in half], axis=0) for half in halves)
     return bool(abs(fewer[0] / fewer[1] - more[0] / more[1]) <= 0.1)
 
@@ -123,9 +123,9 @@ class FigureFailures(Artefact):
     def settings(self, scale: ScaleName) -> dict[str, Setting]:
         return {RUN: addition(scale, "UTransformer", "RPE_k", "S")}
 
-    def measure(self, label: str, run: Run) -> Record:
-        scale = next(s for s in SCALES if DIGITS[s] == run.experiment.data.test_digits)
-        return failure_study(run.load(), LENGTH[scale], PROBLEMS[scale], run.experiment.seed).record()
+    def measure(self, scale: ScaleName, run: Run) -> Record:
+        solver = run.load(run.experiment.device)
+        return failure_study(solver, LENGTH[scale], PROBLEMS[scale], run.experiment.seed).record()
 
     def grids(self, results: Results) -> dict[str, Grid]:
         length = LENGTH[results.scale]

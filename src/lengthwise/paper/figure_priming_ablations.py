@@ -7,7 +7,18 @@ import numpy as np
 
 from lengthwise.analysis import Estimate, Transform, compare_fits, fit, smallest_sufficient
 from lengthwise.data import curriculum, one_length
-from lengthwise.paper.artefact import MARGIN, Artefact, Claim, Grid, Missing, Results, ScaleName, Setting, artefact
+from lengthwise.paper.artefact import (
+    MARGIN,
+    Artefact,
+    Claim,
+    Grid,
+    Missing,
+    Results,
+    ScaleName,
+    Setting,
+    Undecided,
+    artefact,
+)
 from lengthwise.paper.drawing import BLUE, GREEN, RED, finish, learning_curve, level, line, panels, percent, say, ticks
 from lengthwise.paper.figure_finetuning_priming import (
     BASE,
@@ -25,7 +36,7 @@ COUNTS: dict[ScaleName, tuple[int, ...]] = {
     "cpu": (5, 10, 25, 50, 100, 200),
     "paper": (5, 10, 15, 20, 25, 30, 40, 50, 75, 100),
 }
-# Where else the sample needed is looked for: the same samples for every case, so that the choice favours no answer.
+# Where else the sample needed is looked for: the same samples in each of these, so that the choice favours no answer.
 BY_SIZE: dict[ScaleName, dict[int, tuple[int, ...]]] = {
     "smoke": dict.fromkeys((1000, 20000), (5,)),
     "cpu": dict.fromkeys((1000, 20000), (10, 50, 250)),
@@ -84,16 +95,21 @@ def needed_by_length(results: Results) -> dict[int, Estimate]:
 def complete(
     results: Results, needed: Mapping[int, Estimate], cases: Mapping[int, Mapping[int, str]]
 ) -> tuple[list[int], list[float]]:
-    """Sizes or lengths with the sample needed at each; `Missing` where a run is missing or the level isn't reached."""
-    for case, runs in cases.items():
-        if case not in needed or not all(map(results.of, runs.values())):
-            raise Missing(f"{case}")
+    """Sizes or lengths with the sample needed at each."""
+    for runs in cases.values():
+        if missing := [run for run in runs.values() if not results.of(run)]:
+            raise Missing(missing[0])
+    if unknown := [case for case in cases if case not in needed]:
+        raise Undecided(f"the level isn't crossed between the samples tested for {unknown[0]}")
     return list(needed), [estimate.value for estimate in needed.values()]
 
 
 def best_fit(x: list[int], y: list[float]) -> Transform:
-    if len(x) < 3:
-        raise Missing("two points lie on any line")
+    """Of the cases that need priming at all: 0 is the least that there is, whatever the fit."""
+    points = [point for point in zip(x, y, strict=True) if point[1] > 0]
+    if len(points) < 3:
+        raise Undecided("two points lie on any line")
+    x, y = map(list, zip(*points, strict=True))
     return compare_fits(x, y)[0].transform
 
 

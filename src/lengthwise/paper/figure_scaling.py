@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lengthwise.analysis import largest_length
-from lengthwise.paper.artefact import Artefact, Claim, Grid, Missing, Results, ScaleName, Setting, artefact
+from lengthwise.paper.artefact import TRAINED, Artefact, Claim, Grid, Missing, Results, ScaleName, Setting, artefact
 from lengthwise.paper.drawing import BLUE, ORANGE, finish, level, line, panels, ticks
 from lengthwise.paper.scales import ENCODERS
 from lengthwise.paper.table_addition import DIGITS, addition
@@ -18,7 +18,6 @@ WIDTHS: dict[ScaleName, tuple[int, ...]] = {
 }
 DEPTHS: dict[ScaleName, tuple[int, ...]] = {"smoke": (1, 2), "cpu": (2, 3, 4, 6), "paper": (2, 4, 6, 8)}
 STANDARD: dict[ScaleName, tuple[int, int]] = {"smoke": (32, 2), "cpu": (128, 4), "paper": (1024, 6)}
-TRAINED = 5
 LEVEL = 0.75
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lengthwise import machine
 from lengthwise.display import Display
 from lengthwise.errors import UsageError, nearest
 from lengthwise.experiment import Experiment
@@ -93,12 +94,13 @@ def run_artefacts(
     identities = {run.path: identity for identity, run in todo.items()}
     display.labels = {run.path.name: describe(wanted[identity]) for identity, run in todo.items()}
     failed: dict[Path, str] = {}
+    machine.prepare(device, 1)  # for what is measured here
     for run, reason in engine(list(todo.values()), jobs, display):
         if reason:
             failed[run.path] = reason
             continue
         identity = identities[run.path]
-        measures = {a.name: a.measure(p.label, run) for a, p in wanted[identity]}
+        measures = {a.name: a.measure(scale, run) for a, _ in wanted[identity]}
         measures = {name: measure for name, measure in measures.items() if measure is not None}
         record(run, record_path(results, scale, identity), measures)
     return failed
