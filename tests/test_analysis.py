@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lengthwise.analysis import (
-    Curve,
     compare_fits,
     examples_to_reach,
     failure_study,
@@ -24,7 +23,6 @@ from lengthwise.analysis import (
     largest_length,
     learning_curves,
     over_seeds,
-    simultaneity,
     smallest_sufficient,
     student_t,
 )
@@ -254,26 +252,6 @@ def test_the_first_time_at_a_level_counts():
     assert examples_to_reach(train, 0.51) is None
 
 
-def test_simultaneity():
-    train = learning_curves(METRICS).train
-    assert simultaneity(train).record() == {"reached": [40, 60, 60, 20], "spread": pytest.approx(2 / 3)}
-    assert simultaneity(train, digits=[2, 3]).spread == 0
-    assert simultaneity(train, digits=[1, 3]).spread == pytest.approx(1 / 3)
-    assert simultaneity(train, level=0.95, digits=[3, 4]).reached == (60, 20)
-    assert simultaneity(train, level=0.95) is None
-
-
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.integers(2, 10))
-def test_simultaneity_knows_no_speed(learned, slower):
-    """Digits that are right from some step on; a model `slower` times as slow has the same spread."""
-    points = np.arange(1, 51)
-    digits = (points[:, None] >= np.array(learned)).astype(float)
-    found = simultaneity(Curve(points, digits.min(1), digits))
-    assert found.reached == tuple(learned)
-    assert found.spread == pytest.approx(1 - min(learned) / max(learned))
-    assert simultaneity(Curve(points * slower, digits.min(1), digits)).spread == pytest.approx(found.spread)
-
-
 def test_largest_length():
     assert largest_length({20: 0.1, 6: 0.99, 15: 0.749, 10: 0.75}) == 10
     assert largest_length({5: 0.5, 35: 0.95}, level=0.9) == 35
@@ -456,7 +434,6 @@ def test_records_survive_json():
     findings = [
         study,
         learning_curves(METRICS),
-        simultaneity(learning_curves(METRICS).train),
         fit([1, 2, 4], [1, 3, 2], "log"),
         smallest_sufficient({10: [0.0, 0.8], 20: [1.0, 1.0]}),
     ]
@@ -464,4 +441,4 @@ def test_records_survive_json():
         assert json.loads(json.dumps(finding.record(), allow_nan=False)) == finding.record()
     assert findings[0].record()["by_carries"] == {str(n): list(counts) for n, counts in study.by_carries.items()}
     assert findings[1].record()["tested"]["5"]["exact_match"] == [0.5]
-    assert findings[3].record()["slope"]["value"] == findings[3].slope.value
+    assert findings[2].record()["slope"]["value"] == findings[2].slope.value

@@ -160,36 +160,6 @@ def examples_to_reach(curve: Curve, level: float, digit: int | None = None) -> i
     return int(curve.examples[reached.argmax()]) if reached.any() else None
 
 
-@dataclass(frozen=True)
-class Simultaneity(Finding):
-    """When each digit was learned. A `spread` near 0 says: all at once; near 1: the last long after the first."""
-
-    reached: tuple[int, ...]  # examples seen when the digit first was at the level
-    spread: float
-
-
-def simultaneity(curve: Curve, level: float = 0.9, digits: Sequence[int] | None = None) -> Simultaneity | None:
-    """Whether a model learns digits at once or one at a time (paper, §6.1 and §6.3); None if one is never learned.
-
-    The spread is the time between the first and the last digit's reaching the level, as a share of the time until the
-    last one's, so that it doesn't depend on the speed of learning. `digits` chooses some, numbered from 1 as they are
-    written: in sums the first and the last are easy, and the paper's claim is about those between.
-
-    >>> points = np.array([100, 200, 400])
-    >>> digits = np.array([[0.9, 0.1, 0.2], [1.0, 0.8, 0.9], [1.0, 0.9, 1.0]])
-    >>> curve = Curve(points, digits.min(1), digits)
-    >>> simultaneity(curve).reached, simultaneity(curve).spread
-    ((100, 400, 200), 0.75)
-    >>> simultaneity(curve, digits=[2, 3]).spread, simultaneity(curve, level=0.95)
-    (0.5, None)
-    """
-    numbers = digits if digits is not None else range(1, curve.digits.shape[1] + 1)
-    reached = [at for n in numbers if (at := examples_to_reach(curve, level, n)) is not None]
-    if len(reached) < len(numbers):
-        return None
-    return Simultaneity(tuple(reached), (max(reached) - min(reached)) / max(reached))
-
-
 def largest_length(accuracies: Mapping[int, float], level: float = 0.75) -> int:
     """The largest length at which the accuracy is at the level (paper, figure 2); 0 if there is none.
 

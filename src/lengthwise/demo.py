@@ -34,7 +34,7 @@ SMOKE: Setting = {
 
 
 def settings() -> dict[str, Setting]:
-    """The five runs by name; those that are compared have the same budget."""
+    """The five runs by name; those that are compared have the same budget. `start_from` names another of them."""
     return {
         "sum, relative-key": {"task": "addition", "model.position": "relative-key", "training.steps": 2200},
         "sum, absolute": {"task": "addition", "model.position": "absolute", "training.steps": 2200},
@@ -42,6 +42,7 @@ def settings() -> dict[str, Setting]:
         "n×1, primed": {**MULTIPLICATION, "data.priming": {10: PRIMED}, "training.steps": 2200},
         "n×1, fine-tuned": {
             **MULTIPLICATION,
+            "start_from": "n×1, no priming",
             "data.train_digits": 10,
             "data.sampling": "exact",
             "data.train_size": PRIMED,
@@ -56,8 +57,8 @@ def demo(root: Path, jobs: int, again: bool, smoke: bool) -> None:
     console = Console()
     runs: dict[str, Run] = {}
     for name, setting in settings().items():
-        if "fine-tuned" in name:
-            setting = {**setting, "start_from": str(runs["n×1, no priming"].path)}
+        if "start_from" in setting:
+            setting = {**setting, "start_from": str(runs[setting["start_from"]].path)}
         experiment = configuration.load(None, {**TESTS, **setting, **(SMOKE if smoke else {})})
         runs[name] = Run.create(experiment, root)
         if again:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from lengthwise.digits import Numbers, multiply, significant_digits
 from lengthwise.errors import UsageError
 from lengthwise.registry import Config
-from lengthwise.tasks import Task
+from lengthwise.tasks import Multiplication, Task
 
 VOCABULARY = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "+", "%", "×", "*", "<PAD>")
 PAD = VOCABULARY.index("<PAD>")
@@ -106,7 +106,7 @@ class Layout:
         self.n_operands = len(needed)  # that a position embedding tells apart
         if config.long_multiplication:
             roomy = config.answer_room or config.n_out is not None
-            if not (task.kind == "multiplication" and config.compact and self.least_first) or roomy:
+            if not (isinstance(task, Multiplication) and config.compact and self.least_first) or roomy:
                 raise UsageError(
                     "layout.long_multiplication needs the task multiplication, with layout.compact and the order"
                     " least-significant-first, and without layout.answer_room and layout.n_out"

@@ -30,6 +30,7 @@ from lengthwise.runs import Run, read_json, write_atomically, write_json
 from lengthwise.solver import Solver
 from lengthwise.stress import CASES, stress
 from lengthwise.sweep import run_all
+from lengthwise.tasks import Addition
 
 Setting = dict[str, Any]  # dotted keys of a configuration
 OCCASION = 2**31  # of the test sets: none that training has
@@ -270,7 +271,7 @@ def seen(experiment: Experiment) -> dict[str, Any]:
     for step in range(experiment.steps):
         operands = data.batch(step, experiment.training.batch_size).operands
         longest = np.maximum(longest, [numbers.lengths.max() for numbers in operands])
-        if experiment.task.kind == "addition" and len(operands) == 2:
+        if isinstance(experiment.task, Addition) and len(operands) == 2:
             chain = max(chain, int(longest_run(carries(*operands)).max()))
     least = experiment.model.layers
     return {
