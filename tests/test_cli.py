@@ -93,6 +93,9 @@ def complaint(capsys, *words: str) -> str:
         ("--layout.fitted --data.padding 20", "training problems have up to 51 tokens with data.padding"),
         ("--model.content false --model.position absolute", "'absolute' has no scores of its own"),
         (f"--name {'é' * 199}", "up to 200 letters"),
+        ("--lr 0.1", "there is no key 'lr': `lengthwise train --keys` lists all"),
+        ("--threads 0", "threads is 0"),
+        ("--model.position randomised --model.position.reach 21", "up to 21 tokens, but the embedding takes 10"),
         ("--model.width 32 config.yaml", "'config.yaml' is neither a key such as --model.width nor"),
         ("--training.steps", "--training.steps needs a value"),
         ("--model.width= --seed 1", "--model.width needs a value"),
@@ -365,7 +368,18 @@ def test_misuse_of_the_library_is_told_in_one_sentence(trained):
         (lambda: lengthwise.load(trained, device="gpu"), "isn't available here"),
         (lambda: lengthwise.evaluate(model, lengths=[5.5]), "whole numbers"),
         (lambda: lengthwise.evaluate(model, examples="many"), "whole numbers"),
-        (lambda: lengthwise.evaluate(model, seed=-1), "a seed is 0 or more"),
+        *(
+            (lambda seed=seed: lengthwise.evaluate(model, seed=seed), "a seed is a whole number from 0 up")
+            for seed in (-1, None, 1.5)
+        ),
+        (lambda: lengthwise.evaluate(model, lengths=[]), "needs a length"),
+        (lambda: lengthwise.evaluate(model, lengths=[True]), "whole numbers"),
+        (lambda: lengthwise.evaluate(model, sampling=None), "there is no sampling 'None'"),
+        (lambda: lengthwise.evaluate(model, layers=1.5), "1 or more times"),
+        (lambda: lengthwise.evaluate(model, sharpness=None), "positive number"),
+        (lambda: lengthwise.train({}, name=5), "a run's name"),
+        (lambda: lengthwise.train({}, root=5), "runs are in a directory"),
+        (lambda: lengthwise.resume(None), "a run is the path of its directory"),
         (lambda: lengthwise.evaluate("runs/x"), "what is tested is a model"),
         (lambda: lengthwise.resume("nowhere"), "there is no run"),
         (lambda: model.solve([5]), "is no problem"),
@@ -374,6 +388,7 @@ def test_misuse_of_the_library_is_told_in_one_sentence(trained):
         with pytest.raises(lengthwise.UsageError, match=part):
             misuse()
     assert [a.length for a in lengthwise.evaluate(model, lengths=np.arange(5, 7), examples=5)] == [5, 6]
+    assert [a.length for a in lengthwise.evaluate(model, lengths="6,5,6", examples=5)] == [6, 5]
     assert model.solve(iter(["1+2", "3+4"])) == model.solve(("1+2", "3+4"))
     assert lengthwise.train({"model.preset": "tiny", "training.steps": 1}, root=trained.parent, progress=False).result
 
@@ -456,3 +471,56 @@ def test_stress_and_knobs(trained, capsys):
         assert "not for products" in complaint(capsys, command, str(trained), "--second-digits", "2")
         assert "no whole number" in complaint(capsys, command, str(trained), "--second-digits", "many")
     assert "room for 1 to 10" in complaint(capsys, "stress", str(trained), "--lengths", "11")
+
+
+def test_a_key_that_is_given_twice_is_refused(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("twice.yaml").write_text("seed: 1\ntraining: {steps: 2}\nmodel:\n  width: 8\ntraining: {batch_size: 4}\n")
+    assert "'training' is given twice" in complaint(capsys, "train", "twice.yaml")
+    assert list(tmp_path.iterdir()) == [tmp_path / "twice.yaml"]
+
+
+def test_a_name_is_free_again_where_nothing_was_trained(trained, tmp_path, capsys):
+    tune = ["train", "--runs", str(tmp_path), "--name", "tuned", "--start_from", str(trained), *QUICK]
+    assert "test_digits is 10 instead of 12" in complaint(capsys, *tune, "--data.test_digits", "12")
+    assert not list(tmp_path.iterdir())
+    never_begun = Run.create(configuration.load(None, {"seed": 7}), tmp_path, "tuned")
+    assert main(tune) == 0
+    assert Run(tmp_path / "tuned").identity != never_begun.identity
+    assert "holds another experiment" in complaint(capsys, *tune, "--seed", "3")
+
+
+def test_what_can_not_be_used_is_told_by_the_command_in_question(trained, capsys):
+    assert "`lengthwise evaluate --help`" in complaint(capsys, "evaluate", str(trained), "--foo")
+    assert "required: list|run|report (`lengthwise paper" in complaint(capsys, "paper")
+    for command in ("evaluate", "stress"):
+        for threads in ("0", "-1"):
+            assert f"threads is {threads}" in complaint(capsys, command, str(trained), "--threads", threads)
+
+
+def test_runs_that_can_not_be_read_are_listed_as_damaged(tmp_path, capsys):
+    run = Run.create(configuration.load(), tmp_path, "run")
+    (run.path / "identity").write_bytes(b"\xff\xff")
+    (tmp_path / "something else").mkdir()
+    assert main(["runs", "--runs", str(tmp_path), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["status"] == "damaged"
+    assert "identity can't be read" in row["reason"]
+
+
+def test_a_saved_model_with_a_wrong_bit_is_refused(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "model")
+    (tmp_path / "model" / "config.yaml").unlink()
+    assert lengthwise.load(tmp_path / "model").solve(["1+2"]) == lengthwise.load(trained).solve(["1+2"])
+    weights = tmp_path / "model" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(lengthwise.UsageError, match="checksum"):
+        lengthwise.load(tmp_path / "model")
+
+
+def test_a_report_without_records_says_so(tmp_path, capsys):
+    words = ["paper", "report", "table-elementwise", "--scale", "smoke", "--results", str(tmp_path)]
+    assert main(words) == 0
+    assert "there are no records" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from lengthwise.errors import UsageError
 from lengthwise.paper import ARTEFACTS
 from lengthwise.paper.artefact import SCALES, Artefact, Record, Results, ScaleName, Table
 from lengthwise.paper.figure_finetuning_priming import BASE, tuned
@@ -443,7 +444,13 @@ def write_record(results: Path, planned: Planned, end: float, tests: Mapping[int
     trained = planned.experiment.data.train_digits
     curve = [{"examples": i, "evaluation": [{"length": trained, "exact_match": s}]} for i, s in enumerate((start, end))]
     tested = [{"length": n, "exact_match": s, "digits": [s] * n} for n, s in tests.items()]
-    made = {"config": planned.experiment.model_dump(mode="json"), "curve": curve, "evaluation": tested, "measures": {}}
+    made = {
+        "config": planned.experiment.model_dump(mode="json"),
+        "curve": curve,
+        "evaluation": tested,
+        "measures": {},
+        "training": [],
+    }
     path = record_path(results, "paper", planned.identity)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, made)
@@ -495,3 +502,14 @@ def test_a_verdict_has_the_seeds_of_the_settings_that_it_rests_on():
     part = Results("cpu", {"RPE_k": whole["RPE_k"]})
     assert [seeds_read(claim, part) for claim in table.claims] == ["2", *[f"{MISSING}: APE"] * 3]
     assert {seeds_read(claim, Results("smoke", whole)) for claim in table.claims} == {""}
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "null", "{"])
+def test_a_damaged_record_is_told_with_what_to_do(content, tmp_path: Path):
+    table = TABLES["table-elementwise"]
+    planned = next(plan(table, "cpu", range(1), tmp_path))
+    path = record_path(tmp_path, "cpu", planned.identity)
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    with pytest.raises(UsageError, match="is damaged"):
+        load_results(table, "cpu", tmp_path, tmp_path)

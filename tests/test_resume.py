@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -208,3 +209,39 @@ def test_what_doesnt_go_together_is_told_in_a_sentence(overrides, sentence):
     with pytest.raises(UsageError, match=sentence) as caught:
         load(overrides={**VARIED, **overrides})
     assert "\n" not in str(caught.value)
+
+
+def small(root: Path, **settings: Any) -> Run:
+    fields = {**SETTINGS, "training.steps": 40, **{key.replace("__", "."): value for key, value in settings.items()}}
+    return Run.create(load(None, fields), root, "run")
+
+
+def test_a_run_whose_directory_was_replaced_writes_nothing_into_the_other(tmp_path):
+    replaced = train(small(tmp_path))
+    for _ in range(12):  # it has a checkpoint
+        next(replaced)
+    shutil.rmtree(tmp_path / "run")
+    other = small(tmp_path, seed=1)
+    list(train(other))
+    before = outcome(other.path)
+    with pytest.raises(UsageError, match="was deleted or replaced by another process"):
+        list(replaced)
+    assert outcome(other.path) == before
+
+
+def test_metrics_that_lost_lines_are_not_gone_on_with(tmp_path):
+    run = small(tmp_path)
+    going = train(run)
+    for _ in range(32):
+        next(going)
+    going.close()
+    metrics = run.path / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:2]))
+    with pytest.raises(UsageError, match=r"is damaged: it has .* bytes up to step 30 instead of"):
+        list(train(run))
+
+
+def test_no_checkpoint_is_said_to_be_kept_where_there_is_none(tmp_path):
+    run = small(tmp_path, training__learning_rate=1e38, training__warmup_steps=0, training__checkpoint_every=100)
+    with pytest.raises(UsageError, match="stopped: the loss is nan at step 7; a smaller"):
+        list(train(run))

@@ -1,6 +1,7 @@
 """Every registered task keeps the contract; the six concrete ones compute what Python's integers do."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from lengthwise.digits import Numbers, random_numbers
 from lengthwise.errors import UsageError
+from lengthwise.solver import OPERATOR
 from lengthwise.tasks import (
     TASKS,
     Addition,
@@ -29,7 +31,7 @@ def operands_of(task: Task, digits: int, count: int = 50) -> tuple[Numbers, ...]
     for most in task.operand_digits(digits):
         drawn = random_numbers(rng, rng.integers(1, most + 1, count)).to_text()
         operands.append(Numbers.from_text([*drawn, "9" * most, "1" * most, "1"]))
-    return tuple(operands)
+    return task.arranged(*operands)
 
 
 @pytest.mark.parametrize("digits", [1, 2, 5, 35])
@@ -42,6 +44,11 @@ def test_answers_fit_and_have_the_right_lengths(task, digits):
 
 def test_first_operand_has_the_problems_length(task):
     assert [task.operand_digits(n)[0] for n in (1, 7, 50)] == [1, 7, 50]
+
+
+def test_operands_are_arranged_once_and_for_all(task):
+    operands = operands_of(task, 6)
+    assert [n.to_text() for n in task.arranged(*operands)] == [n.to_text() for n in operands]
 
 
 def test_an_answer_depends_on_its_operands_alone(task):
@@ -63,6 +70,7 @@ def test_a_task_has_an_operators_token_and_says_what_it_is(kind):
     assert not symbol.isalnum()
     assert not symbol.isspace()
     assert symbol != "="
+    assert re.fullmatch(OPERATOR, symbol)
     assert (TASKS[kind].__dict__.get("__doc__") or "").strip()
 
 

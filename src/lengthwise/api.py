@@ -14,10 +14,10 @@ from lengthwise.display import Display
 from lengthwise.errors import UsageError
 from lengthwise.evaluation import evaluate
 from lengthwise.experiment import CONFIG, Experiment
-from lengthwise.runs import Run
+from lengthwise.runs import Run, load_tensors
 from lengthwise.solver import Solver
+from lengthwise.training import origin_of, training_layout
 from lengthwise.training import train as steps
-from lengthwise.training import training_layout
 
 __all__ = ["Experiment", "UsageError", "evaluate", "load", "resume", "train"]
 
@@ -48,6 +48,8 @@ def make_run(experiment: Experiment, root: str | Path, name: str | None, again: 
     if longest and (length := training_layout(experiment).length) > longest:
         padded = " with data.padding" if experiment.data.padding else ""
         raise UsageError(f"training problems have up to {length} tokens{padded}, but the embedding takes {longest}")
+    if experiment.start_from:
+        origin_of(experiment)
     run = Run.create(experiment, root, name)
     if again:
         run.clear()
@@ -83,11 +85,13 @@ def load(source: str | Path, device: str = "cpu") -> Solver:
         for needed in ("config.json", "model.safetensors"):
             if not (path / needed).is_file():
                 raise UsageError(f"{path} has no {needed}")
+        load_tensors(path / "model.safetensors")  # which checks them
     try:
         with redirect_stdout(sys.stderr):  # where the Hub's client tells what it does
             solver: Solver = Solver.from_pretrained(str(source), map_location=device)
     except Exception as error:  # whatever the Hub's client or a damaged file makes of it
         reason = str(error).strip().partition("\n")[0]
-        place = f"{path / 'model.safetensors'} or its config.json is damaged" if path.exists() else "not on the Hub"
+        damaged = f"{path / 'model.safetensors'} or its config.json is damaged"
+        place = damaged if path.exists() else "not on the Hub, or the Hub is out of reach"
         raise UsageError(f"can't load '{source}', {place}: {reason}") from None
     return solver.to(device).eval()

@@ -26,9 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
         parser.print_help()
         return 0
     if hasattr(chosen, "artefacts") and not any(word.startswith("-") for word in rest):
-        chosen.artefacts += rest  # names after options, which argparse doesn't put together
+        chosen.artefacts = [*chosen.artefacts, *rest]  # names after options, which argparse doesn't put together
     elif rest and not getattr(chosen, "takes_keys", False):
-        parser.error(f"unrecognised: {' '.join(rest)}")
+        chosen.parser.error(f"unrecognised: {' '.join(rest)}")
 
     from lengthwise.errors import UsageError
 
@@ -55,7 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"lengthwise: can't read or write {error.filename}: {(error.strerror or '').lower()}", file=sys.stderr)
+        what, why = error.filename or "the output", (error.strerror or "").lower()
+        print(f"lengthwise: can't read or write {what}: {why}", file=sys.stderr)
         return 2
 
 
@@ -110,7 +111,7 @@ class Subcommands:
 
     def add(self, name: str, help: str, example: str, json: bool = False, runs: bool = True) -> Parser:
         command: Parser = self.parsers.add_parser(name, help=help, description=help, epilog=f"example:\n  {example}")
-        command.set_defaults(command=name)
+        command.set_defaults(command=name, parser=command)
         if json:
             command.add_argument("--json", action="store_true", help="for scripts")
         if runs:
@@ -238,8 +239,10 @@ def add_listing_commands(subcommands: Subcommands) -> None:
         "  lengthwise paper report --scale cpu",
         json=True,
     )
-    paper.add_argument("what", choices=["list", "run", "report"])
-    paper.add_argument("artefacts", nargs="*", metavar="ARTEFACT", help="such as table-addition (default: see --all)")
+    paper.add_argument("what", choices=["list", "run", "report"], metavar="list|run|report")
+    paper.add_argument(
+        "artefacts", nargs="*", default=[], metavar="ARTEFACT", help="such as table-addition (default: see --all)"
+    )
     paper.add_argument("--all", action="store_true", help="run every artefact")
     paper.add_argument("--only", metavar="TEXT", default="", help="run only settings whose label has this text")
     paper.add_argument("--scale", choices=["smoke", "cpu", "paper"], default="cpu", help="(default: cpu)")
@@ -254,7 +257,7 @@ def add_listing_commands(subcommands: Subcommands) -> None:
     names = subcommands.add(
         "list", "list what there is to choose from", "lengthwise list positions", json=True, runs=False
     )
-    names.add_argument("what", choices=["tasks", "positions", "presets"])
+    names.add_argument("what", choices=["tasks", "positions", "presets"], metavar="tasks|positions|presets")
 
 
 class VersionAction(argparse.Action):

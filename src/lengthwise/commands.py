@@ -20,6 +20,7 @@ from lengthwise.errors import UsageError, nearest
 from lengthwise.evaluation import evaluate
 from lengthwise.model import PRESETS
 from lengthwise.paper import ARTEFACTS
+from lengthwise.paper.records import record_path
 from lengthwise.paper.running import cost, run_artefacts
 from lengthwise.positions import POSITIONS
 from lengthwise.record import make
@@ -69,7 +70,11 @@ def finish(run: Run) -> None:
     if run.result is not None:
         print(f"{run.path} has finished already (`lengthwise train … --again` trains it again)")
     else:
-        print(f"{run.path}: {run.experiment.steps} steps", file=sys.stderr)
+        steps, training = run.experiment.steps, run.experiment.training
+        print(f"{run.path}: {steps} steps", file=sys.stderr)
+        if training.warmup_steps > steps:
+            told = f"all of them with a rising learning rate: training.warmup_steps is {training.warmup_steps}"
+            print(told, file=sys.stderr)
         try:
             api.resume(run)
         except KeyboardInterrupt:
@@ -78,7 +83,8 @@ def finish(run: Run) -> None:
             raise
     assert run.result is not None
     print_accuracies(run.result["evaluation"])
-    print(f'try it: lengthwise solve {run.path} "{example_problem(run)}"')
+    if run.weights.exists():
+        print(f'try it: lengthwise solve {run.path} "{example_problem(run)}"')
 
 
 def run_evaluate(chosen: argparse.Namespace) -> None:
@@ -235,6 +241,8 @@ def run_paper(chosen: argparse.Namespace) -> None:
         print(f"recorded in {results / chosen.scale}; `lengthwise paper report --scale {chosen.scale}` shows them")
     else:
         out = Path(chosen.out) if chosen.out else results / chosen.scale
+        if not any(record_path(results, chosen.scale, "").parent.glob("*.json")):
+            print(f"there are no records in {results / chosen.scale} yet", file=sys.stderr)
         write_report(chosen.scale, results, root, out, artefacts)
         print(f"wrote {out / 'report.md'} and {out / 'report.html'}")
 

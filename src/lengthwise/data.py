@@ -324,6 +324,7 @@ def choose(mask: NDArray[np.bool_], a: Numbers, b: Numbers) -> Numbers:
 
 
 def example_batch(task: Task, operands: tuple[Numbers, ...], primed: NDArray[np.bool_]) -> Examples:
+    operands = task.arranged(*operands)
     return Examples(operands, task.answer(*operands), operands[0].lengths, primed)
 
 
@@ -345,10 +346,10 @@ def evaluation_set(
     `occasion` tells evaluations apart (the training step): each has a test set of its own. `operands` leaves all but
     the first so many empty.
     """
-    if seed < 0:
-        raise UsageError(f"a seed is 0 or more, not {seed}")
+    if not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"a seed is a whole number from 0 up, not {seed}")
     if sampling not in get_args(Sampling):
-        raise UsageError(f"there is no sampling '{sampling}': {nearest(sampling, get_args(Sampling))}")
+        raise UsageError(f"there is no sampling '{sampling}': {nearest(str(sampling), get_args(Sampling))}")
     for start in range(0, count, BLOCK):
         rng = generator(seed, "evaluation", occasion, length, start)
         first = draw(rng, sampling, np.full(BLOCK, length))

@@ -141,9 +141,13 @@ def check_lengths(model: Solver, lengths: str | Sequence[int] | None, examples: 
     else:
         chosen = parse_lengths(lengths)
     try:
-        chosen, examples = [operator.index(length) for length in chosen], operator.index(examples)
+        if any(isinstance(length, bool) for length in chosen):
+            raise TypeError
+        chosen, examples = [operator.index(length) for length in dict.fromkeys(chosen)], operator.index(examples)
     except TypeError:
         raise UsageError(f"lengths and examples are whole numbers, not {lengths!r} and {examples!r}") from None
+    if not chosen:
+        raise UsageError("an evaluation needs a length, such as 5, or several, such as 5:10")
     if examples < 1:
         raise UsageError(f"an evaluation needs at least 1 example a length, not {examples}")
     room = model.layout.digits

@@ -159,7 +159,10 @@ def identity_of(run: Path | str) -> str:
     path = Path(run) / IDENTITY
     if not path.is_file():
         raise UsageError(f"{run} is no run: it has no file {IDENTITY}")
-    return path.read_text().strip()
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} can't be read: {error}") from None
 
 
 def parse(fields: Mapping[str, Any]) -> Experiment:
@@ -202,12 +205,20 @@ def unknown_key(key: str) -> str:
     known = [known for known, *_ in keys()]
     leaves = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
     known += {k.rpartition(".")[0] for k in known if "." in k}  # the sections
-    close = leaves if len(leaves) == 1 else get_close_matches(key, known, n=1, cutoff=0.0)
-    return f"there is no key '{key}': did you mean '{close[0]}'?"
+    close = leaves if len(leaves) == 1 else get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean '{close[0]}'?" if close else "`lengthwise train --keys` lists all"
+    return f"there is no key '{key}': {hint}"
 
 
 class Loader(yaml.SafeLoader):
-    """YAML in which 1e-3 is a number and 6:35 isn't one (to YAML 1.1 that is 6·60 + 35)."""
+    """YAML in which 1e-3 is a number, 6:35 isn't one (to YAML 1.1 that is 6·60 + 35), and no key is given twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if isinstance(key, str) and keys.count(key) > 1:
+                raise UsageError(f"'{key}' is given twice in line {node.start_mark.line + 1} and after it")
+        return super().construct_mapping(node, deep)
 
 
 NUMBERS = {"int": r"[-+]?(0|[1-9][0-9]*)", "float": r"[-+]?([0-9]+\.[0-9]*|\.?[0-9]+)([eE][-+]?[0-9]+)?"}

@@ -127,9 +127,10 @@ class Layout:
             self.n_asked = 2 * len(starts) * (needed[0] + 2)
             self.answer_at = np.append(starts, starts[-1] + 1 + np.arange(needed[0]))
         if not task.answer_digits(needed) <= self.n_out <= self.length:
+            hint = "" if config.n_out else "; layout.answer_room makes more"
             raise UsageError(
                 f"layout.n_out is {self.n_out}, but the answers have up to {task.answer_digits(needed)} digits"
-                f" and are read from the {self.length} positions of the input"
+                f" and are read from the {self.length} positions of the input{hint}"
             )
 
     def fit(self, operands: tuple[Numbers, ...], padding: int = 0) -> "Layout":

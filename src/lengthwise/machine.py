@@ -16,7 +16,8 @@ from lengthwise.errors import UsageError
 
 def check(device: str, threads: int) -> torch.device:
     """The device, if the machine has it and the threads."""
-    if not 1 <= threads <= (cores := os.cpu_count() or 1):
+    cores = os.cpu_count() or 1
+    if not 1 <= threads <= cores:
         raise UsageError(f"threads is {threads}, but there can be 1 to {cores} on this machine")
     return find_device(device)
 

@@ -153,9 +153,9 @@ class Knobs:
     sharpness: float = 1.0  # factor of the attention scores
 
     def __post_init__(self) -> None:
-        if self.layers is not None and self.layers < 1:
+        if self.layers is not None and (not isinstance(self.layers, int) or self.layers < 1):
             raise UsageError(f"layers are applied 1 or more times, not {self.layers}")
-        if not 0 < self.sharpness < math.inf:
+        if not isinstance(self.sharpness, int | float) or not 0 < self.sharpness < math.inf:
             raise UsageError(f"the sharpness of attention is a positive number, not {self.sharpness}")
 
 

@@ -458,7 +458,9 @@ class Randomised(Position):
 
     class Options(Position.Options):
         inner: "AnyPosition" = Field("relative-key", validate_default=True, description="the embedding around which")
-        reach: int = Field(2048, ge=2, description="positions are chosen below it")
+        reach: int = Field(
+            2048, ge=2, description="positions are chosen below it: twice the tokens of a problem or more"
+        )
 
         @field_validator("inner")
         @classmethod

@@ -26,7 +26,7 @@ from lengthwise.errors import UsageError, nearest
 from lengthwise.evaluation import evaluate, wilson
 from lengthwise.experiment import Experiment
 from lengthwise.record_page import draw, page
-from lengthwise.runs import Run, read_json, write_atomically, write_json
+from lengthwise.runs import Run, read_json, write_atomically, write_json, writing
 from lengthwise.solver import Solver
 from lengthwise.stress import CASES, stress
 from lengthwise.sweep import run_all
@@ -181,7 +181,9 @@ def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, 
     """
     if name not in RECORDS:
         raise UsageError(f"there is no record '{name}': {nearest(name, RECORDS)}")
-    chosen = RECORDS[name]
+    chosen, folder = RECORDS[name], results / "records"
+    with writing(folder):  # before hours of training
+        folder.mkdir(parents=True, exist_ok=True)
     runs = {
         (label, seed): Run.create(configuration.load(None, {**trial.setting, "seed": seed}), root)
         for label, trial in chosen.trials.items()
@@ -200,8 +202,6 @@ def make(name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, 
             found = list(pool.map(partial(measured, trial), [run.path for run in mine]))
             trials[label] = summary(trial, mine, found, sights[mine[0].path.name])
     written = {"record": name, "title": chosen.title, "trials": trials}
-    folder = results / "records"
-    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{name}.json", written)
     write_atomically(folder / f"{name}.md", "\n".join(page(written)).encode())
     draw(written, folder / f"{name}.png")

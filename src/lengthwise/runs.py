@@ -53,6 +53,8 @@ class Run:
     """One run's directory."""
 
     def __init__(self, path: Path | str):
+        if not isinstance(path, str | Path):
+            raise UsageError(f"a run is the path of its directory, not {path!r}")
         self.path = Path(path)
         if not (self.path / CONFIG).is_file():
             raise UsageError(f"there is no run at {self.path} (it has no {CONFIG}); `lengthwise runs` lists the runs")
@@ -60,17 +62,22 @@ class Run:
             if not (self.path / CONFIG).stat().st_size:
                 raise UsageError("it is empty")
             self.experiment = configuration.load(self.path / CONFIG)
+            self.identity = identity_of(self.path)  # as it was when the run was made
             if not self.experiment.start_from and self.experiment.identity() != self.identity:
                 raise UsageError("it isn't the experiment of the file identity beside it")
         except UsageError as error:
-            raise UsageError(f"{self.path / CONFIG} is damaged, or of another version: {error}") from None
+            raise UsageError(
+                f"{self.path / CONFIG} is damaged, of another version, or of code that isn't loaded: {error}"
+            ) from None
         self.checkpoint = self.path / "checkpoint.safetensors"
         self.weights = self.path / "model.safetensors"
 
     @classmethod
     def create(cls, experiment: Experiment, root: Path | str = "runs", name: str | None = None) -> "Run":
         """The experiment's run: the one that there is, or a new one."""
-        if name is not None and (not NAME.fullmatch(name) or len(name.encode()) > 200):
+        if not isinstance(root, str | Path):
+            raise UsageError(f"runs are in a directory, not in {root!r}")
+        if name is not None and (not isinstance(name, str) or not NAME.fullmatch(name) or len(name.encode()) > 200):
             raise UsageError(
                 f"--name is {name!r}, but a run's name is made of up to 200 letters, digits and . _ + = , -"
             )
@@ -78,7 +85,7 @@ class Run:
         path = Path(root) / (name or experiment.name())
         if experiment.start_from:  # so that the run can be gone on with from anywhere
             experiment = experiment.model_copy(update={"start_from": str(Path(experiment.start_from).resolve())})
-        if not (path / CONFIG).exists():
+        if not (path / CONFIG).exists() or cls(path).untouched(identity):
             with writing(path):
                 path.mkdir(parents=True, exist_ok=True)
             write_atomically(path / IDENTITY, f"{identity}\n".encode())
@@ -89,9 +96,10 @@ class Run:
         run.experiment = experiment  # the same but for device and threads
         return run
 
-    @property
-    def identity(self) -> str:
-        return identity_of(self.path)
+    def untouched(self, identity: str) -> bool:
+        """Whether this is the run of another experiment for which nothing was done, as it failed before its start."""
+        made = any((self.path / name).exists() for name in MADE)
+        return self.identity != identity and not made and self.status != "running"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -107,7 +115,15 @@ class Run:
                     if attempt == 4:
                         raise InUse(f"{self.path} is in use by another process") from None
                     time.sleep(0.1)  # somebody may only be looking whether it is in use
+            self.lock = os.fstat(lock.fileno()).st_ino
+            self.check_held()
             yield
+
+    def check_held(self) -> None:
+        """The directory may have been deleted meanwhile, and another run made in its place."""
+        lock = self.path / "lock"
+        if not lock.exists() or lock.stat().st_ino != self.lock or identity_of(self.path) != self.identity:
+            raise UsageError(f"{self.path} was deleted or replaced by another process")
 
     @property
     def status(self) -> Status:
@@ -151,11 +167,13 @@ class Run:
     def evaluations(self) -> list[dict[str, Any]]:
         return [record for record in self.metrics() if "evaluation" in record]
 
-    def keep_metrics(self, step: int) -> IO[str]:
-        """The file of metrics, open for more, without what was recorded after this step."""
-        kept = [record for record in self.metrics() if record["step"] <= step]
+    def keep_metrics(self, step: int, size: int) -> IO[str]:
+        """The file of metrics, open for more, without what was recorded after this step, when it had so many bytes."""
+        kept = "".join(as_line(record) for record in self.metrics() if record["step"] <= step).encode()
         path = self.path / "metrics.jsonl"
-        write_atomically(path, "".join(map(as_line, kept)).encode())
+        if len(kept) != size:
+            raise UsageError(f"{path} is damaged: it has {len(kept)} bytes up to step {step} instead of {size}")
+        write_atomically(path, kept)
         return open(path, "a")
 
     def record_session(self, environment: Mapping[str, Any], step: int) -> None:
@@ -170,6 +188,7 @@ class Run:
 
     def finish(self, solver: Solver, result: Mapping[str, Any]) -> None:
         """Keep the weights and the result; the checkpoint has served its purpose."""
+        self.check_held()
         save_tensors(self.weights, solver.state_dict(), {})
         fields = self.experiment.model_dump(mode="json", include={"task", "layout", "model"})
         write_json(self.path / "config.json", {"digits": self.experiment.data.test_digits, **fields})
@@ -184,6 +203,7 @@ class Run:
                     (self.path / name).unlink(missing_ok=True)
 
     def fail(self, reason: str, step: int) -> None:
+        self.check_held()
         write_json(self.path / "failure.json", {"step": step, "reason": reason})
 
     def load(self, device: str = "cpu") -> Solver:
@@ -195,7 +215,9 @@ class Run:
             tensors, _ = load_tensors(self.checkpoint)
             tensors = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
         else:
-            raise UsageError(f"{self.path} has no weights: neither {self.weights.name} nor {self.checkpoint.name}")
+            again = "" if self.result is None else "; `lengthwise train … --again` trains it again"
+            files = f"neither {self.weights.name} nor {self.checkpoint.name}"
+            raise UsageError(f"{self.path} has no weights: {files}{again}")
         restore(solver.state_dict(), tensors, self.weights if self.weights.exists() else self.checkpoint)
         return solver.to(device).eval()
 
@@ -205,16 +227,18 @@ def overview(root: Path) -> list[dict[str, Any]]:
     if root.exists() and not root.is_dir():
         raise UsageError(f"{root} is no directory of runs")
     rows = []
-    for path in sorted(root.glob(f"*/{CONFIG}")):
-        row: dict[str, Any] = {"run": str(path.parent), "step": 0, "steps": 0, "accuracy": {}, "headline": {}}
+    for path in sorted(root.iterdir()) if root.exists() else ():
+        row: dict[str, Any] = {"run": str(path), "step": 0, "steps": 0, "accuracy": {}, "headline": {}}
         try:
-            run = Run(path.parent)
+            if not (path / CONFIG).exists():
+                continue
+            run = Run(path)
             records = run.metrics()
             tested = (run.result or {}).get("evaluation") or (run.evaluations() or [{}])[-1].get("evaluation", [])
             row |= {"status": run.status, "step": records[-1]["step"] if records else 0, "steps": run.experiment.steps}
             row["accuracy"] = {a["length"]: a["exact_match"] for a in tested}
             row["headline"] = {n: row["accuracy"][n] for n in run.experiment.lengths if n in row["accuracy"]}
-        except UsageError as error:
+        except (UsageError, OSError) as error:
             row |= {"status": "damaged", "reason": str(error)}
         rows.append(row)
     return rows
@@ -232,7 +256,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
     except FileNotFoundError:
-        raise UsageError(f"there is no file {path}") from None
+        raise UsageError(f"{'no permission to read' if path.exists() else 'there is no file'} {path}") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise UsageError(f"{path} is damaged: {error}") from None
     if metadata.get("crc32", checksum(tensors)) != checksum(tensors):
@@ -262,9 +286,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(
-            f"can't write {path}: {(error.strerror or str(error)).lower()}; what was saved before is intact"
-        ) from None
+        intact = "; what was saved before is intact" if path.exists() else ""
+        raise UsageError(f"can't write {path}: {(error.strerror or str(error)).lower()}{intact}") from None
 
 
 def write_atomically(path: Path, content: bytes) -> None:

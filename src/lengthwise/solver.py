@@ -21,7 +21,7 @@ from lengthwise.model import Encoder, Knobs, ModelConfig
 from lengthwise.tasks import TASKS, Product, Task
 
 OPERATOR = r"[^0-9A-Za-z_\s=.,]|[xX]"
-PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*(?:{OPERATOR})\s*[0-9]+)+\s*=?\s*")
+PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*(?:{OPERATOR})\s*[0-9]+)*\s*=?\s*")
 ALIASES = {"x": "×", "X": "×"}  # what people type for a symbol
 # How many symbols of problems are worked on at once. On the CPU more would be slower, as it wouldn't stay in the cache.
 SYMBOLS_AT_ONCE = {"cpu": 1500, "cuda": 50_000, "mps": 50_000}
@@ -185,17 +185,18 @@ class Solver(nn.Module, PyTorchModelHubMixin):
 
     def parse(self, problem: str) -> list[str]:
         """The operands of a problem such as "99999 + 1", as decimal texts without leading zeros."""
-        shown = shortened(repr(problem))
-        if not isinstance(problem, str) or not PROBLEM.fullmatch(problem):
-            raise UsageError(f"{shown} is no problem; write one such as 12 {self.task.symbol} 34")
+        shown, rooms = shortened(repr(problem)), self.task.operand_digits(self.layout.digits)
+        bare = len(rooms) > 1 and isinstance(problem, str) and problem.strip(" =").isdecimal()
+        if not isinstance(problem, str) or not PROBLEM.fullmatch(problem) or bare:
+            example = f" {self.task.symbol} ".join(f"{n}{n + 1}" for n in range(1, 2 * len(rooms), 2))
+            raise UsageError(f"{shown} is no problem; write one such as {example}")
         operands = [text.lstrip("0") or "0" for text in re.findall("[0-9]+", problem)]
         written = {ALIASES.get(symbol, symbol) for symbol in re.findall(OPERATOR, problem)}
-        if written != {self.task.symbol}:
+        if not written <= {self.task.symbol}:
             raise UsageError(
                 f"{shown} has the operation {' '.join(sorted(written))}, but this model was trained for"
                 f" {self.task.kind}, which is written {self.task.symbol}"
             )
-        rooms = self.task.operand_digits(self.layout.digits)
         if len(operands) != len(rooms):
             raise UsageError(f"{shown} has {len(operands)} operands, but this model's layout has {len(rooms)}")
         for operand, room, shared in zip(operands, rooms, self.layout.shared, strict=True):
@@ -204,6 +205,10 @@ class Solver(nn.Module, PyTorchModelHubMixin):
                 raise UsageError(
                     f"{shortened(operand)} has {len(operand)} digits, but this model's layout has room for {room}"
                 )
+        taken = [n.to_text()[0] for n in self.task.arranged(*(Numbers.from_text([o]) for o in operands))]
+        if taken != operands:
+            other = f" {self.task.symbol} ".join(map(shortened, taken))
+            raise UsageError(f"{shown} is none of {self.task.kind}'s problems; {other} is")
         return operands
 
 

@@ -28,7 +28,7 @@ class Worker:
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")  # a fork of a process that has used torch may hang
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(theirs,))
+        self.process = context.Process(target=work, args=(theirs, os.getpid()))
         self.process.start()
         theirs.close()
         self.run: Run | None = None
@@ -107,10 +107,9 @@ def ended(workers: list[Worker], display: Display) -> Iterator[tuple[Worker, str
         yield worker, said
 
 
-def work(parent: Connection) -> None:
+def work(parent: Connection, its_process: int) -> None:
     """Train the runs that are ordered, telling the parent how it goes: progress, then None or what went wrong."""
     os.setpgrp()  # Ctrl-C in a terminal reaches the parent only, which passes it on, once
-    its_process = os.getppid()
 
     def tell(content: Progress | str | None) -> None:
         with suppress(BrokenPipeError):  # it is gone, which is noticed after the next step

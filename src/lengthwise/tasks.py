@@ -24,6 +24,10 @@ class Task(Choice):
         """Whether an answer may start with 0: only where its length is fixed."""
         return False
 
+    def arranged(self, *operands: Numbers) -> tuple[Numbers, ...]:
+        """Drawn operands as the task can take them, such as the larger one first; as they are, if it takes all."""
+        return operands
+
     def answer(self, *operands: Numbers) -> Numbers:
         raise NotImplementedError
 

@@ -58,8 +58,8 @@ def train(run: Run) -> Iterator[Progress]:
         data = TrainingSet(experiment.task, experiment.data, experiment.seed)
         optimizer = adamw(solver, experiment.training)
         window = Window(training_layout(experiment).n_out, device)
-        step, seconds = load_checkpoint(run, solver, optimizer, window)
-        metrics = run.keep_metrics(step)
+        step, seconds, size = load_checkpoint(run, solver, optimizer, window)
+        metrics = run.keep_metrics(step, size)
         run.record_session(machine.describe(experiment.device), step)
 
         config, steps, started, first = experiment.training, experiment.steps, time.monotonic(), step
@@ -136,6 +136,13 @@ def initial_solver(experiment: Experiment) -> Solver:
         seed = int(generator(experiment.seed, "initialisation").integers(2**62))
         solver.encoder.initialise(torch.Generator().manual_seed(seed))
         return solver
+    solver.load_state_dict(origin_of(experiment).load().state_dict())
+    return solver
+
+
+def origin_of(experiment: Experiment) -> Run:
+    """The run that an experiment starts from, if it can."""
+    assert experiment.start_from is not None
     origin = Run(experiment.start_from)
     parts: Any = {"task": True, "layout": True, "model": True, "data": {"test_digits"}}
     ours, theirs = (e.model_dump(include=parts, exclude={"model": {"preset"}}) for e in (experiment, origin.experiment))
@@ -146,8 +153,7 @@ def initial_solver(experiment: Experiment) -> Solver:
                 raise UsageError(f"start_from is {origin.path}, whose {part}.{key} is {other!r} instead of {value!r}")
     if origin.status != "finished":
         raise UsageError(f"start_from is {origin.path}, which hasn't finished (`lengthwise resume {origin.path}`)")
-    solver.load_state_dict(origin.load().state_dict())
-    return solver
+    return origin
 
 
 def test(solver: Solver, experiment: Experiment, step: int) -> list[Accuracy]:
@@ -179,10 +185,8 @@ def check_finite(run: Run, solver: Solver, window: "Window", step: int) -> None:
     else:
         return
     run.fail(reason, step)
-    raise UsageError(
-        f"training of {run.path} stopped: {reason}; the last checkpoint is kept,"
-        " and a smaller training.learning_rate may help"
-    )
+    kept = "the last checkpoint is kept, and " if run.checkpoint.exists() else ""
+    raise UsageError(f"training of {run.path} stopped: {reason}; {kept}a smaller training.learning_rate may help")
 
 
 def adamw(solver: Solver, config: TrainingConfig) -> torch.optim.AdamW:
@@ -274,22 +278,25 @@ def save_checkpoint(
     seconds: float,
 ) -> None:
     """Write all that the rest of the run depends on."""
+    run.check_held()
     with writing(Path(metrics.name)):
         os.fsync(metrics.fileno())
     tensors = {f"model.{name}": tensor for name, tensor in solver.state_dict().items()}
     for name, parameter in solver.named_parameters():
         tensors |= {f"optimizer.{name}.{key}": value for key, value in optimizer.state[parameter].items()}
     tensors |= {"window.counts": window.counts, "window.total_loss": window.total_loss}
-    metadata = {"step": str(step), "seconds": str(seconds), "identity": run.identity}
+    size = os.fstat(metrics.fileno()).st_size
+    metadata = {"step": str(step), "seconds": str(seconds), "identity": run.identity, "metrics": str(size)}
     save_tensors(run.checkpoint, tensors, metadata)
 
 
-def load_checkpoint(run: Run, solver: Solver, optimizer: torch.optim.AdamW, window: Window) -> tuple[int, float]:
-    """Go back to the last checkpoint, if there is one; returns its step and the seconds spent until then."""
+def load_checkpoint(run: Run, solver: Solver, optimizer: torch.optim.AdamW, window: Window) -> tuple[int, float, int]:
+    """Go back to the last checkpoint, if there is one: its step, and the seconds and bytes of metrics until then."""
     if not run.checkpoint.exists():
-        return 0, 0.0
+        return 0, 0.0, 0
     tensors, metadata = load_tensors(run.checkpoint)
-    if metadata.get("identity") != run.identity or not metadata.get("step", "").isdecimal():
+    numbers = [metadata.get(key, "") for key in ("step", "metrics")]
+    if metadata.get("identity") != run.identity or not all(map(str.isdecimal, numbers)):
         raise UsageError(f"{run.checkpoint} is damaged or belongs to another experiment than {run.path / CONFIG}")
     own = {f"model.{name}": tensor for name, tensor in solver.state_dict().items()}
     for name, parameter in solver.named_parameters():
@@ -302,7 +309,7 @@ def load_checkpoint(run: Run, solver: Solver, optimizer: torch.optim.AdamW, wind
         own |= {f"optimizer.{name}.{key}": value for key, value in state.items()}
     own |= {"window.counts": window.counts, "window.total_loss": window.total_loss}
     restore(own, tensors, run.checkpoint)
-    return int(metadata["step"]), float(metadata["seconds"])
+    return int(metadata["step"]), float(metadata["seconds"]), int(metadata["metrics"])
 
 
 def last_accuracy(run: Run) -> dict[int, float]:

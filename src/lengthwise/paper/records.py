@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise import experiment as configuration
+from lengthwise.errors import UsageError
 from lengthwise.experiment import Experiment
 from lengthwise.paper.artefact import Artefact, Record, Results, ScaleName, Setting
 from lengthwise.paper.scales import variants
@@ -58,7 +59,7 @@ def record_path(results: Path, scale: ScaleName, identity: str) -> Path:
 def record(run: Run, path: Path, measures: dict[str, Any]) -> Record:
     """Write what is kept of a finished run; measures of other artefacts on the same run stay."""
     assert run.result is not None
-    before = read_json(path)["measures"] if path.exists() else {}
+    before = read_record(path)["measures"] if path.exists() else {}
     metrics = run.metrics()
     kept: Record = {
         **run.result,
@@ -72,8 +73,14 @@ def record(run: Run, path: Path, measures: dict[str, Any]) -> Record:
         "environment": read_json(run.path / "environment.json")["sessions"][-1],
         "measures": {**before, **measures},
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, kept)
+    return kept
+
+
+def read_record(path: Path) -> Record:
+    kept = read_json(path)
+    if not isinstance(kept, dict) or not {"config", "curve", "training", "evaluation", "measures"} <= kept.keys():
+        raise UsageError(f"{path} is damaged; delete it, and `lengthwise paper run` makes it again")
     return kept
 
 
@@ -123,7 +130,7 @@ def all_records(
         for run in plan(artefact, scale, range(seed, seed + 1), root, variant=variant):
             path = record_path(results, scale, run.identity)
             if path.exists():
-                found.setdefault(run.label, []).append(read_json(path))
+                found.setdefault(run.label, []).append(read_record(path))
                 last = seed
     return found
 

@@ -10,9 +10,9 @@ from lengthwise.errors import UsageError, nearest
 from lengthwise.experiment import Experiment
 from lengthwise.layout import Layout
 from lengthwise.paper.artefact import Artefact, ScaleName
-from lengthwise.paper.records import Planned, plan, record, record_path
+from lengthwise.paper.records import Planned, plan, read_record, record, record_path
 from lengthwise.paper.scales import spelled, variants
-from lengthwise.runs import Run, read_json
+from lengthwise.runs import Run, writing
 from lengthwise.sweep import Engine, run_all
 
 
@@ -70,6 +70,9 @@ def run_artefacts(
     labels = {planned.label for uses in wanted.values() for _, planned in uses}
     if not any(only in label for label in labels):
         raise UsageError(f"no setting of these artefacts has '{only}' in its label: {nearest(only, labels)}")
+    folder = record_path(results, scale, "").parent
+    with writing(folder):  # before anything is trained
+        folder.mkdir(parents=True, exist_ok=True)
     todo: dict[str, Run] = {}
 
     def need(identity: str) -> None:
@@ -113,7 +116,7 @@ def recorded(uses: Iterable[tuple[Artefact, Planned]], scale: ScaleName, results
         if not path.exists():
             return False
         measures = type(artefact).measure is not Artefact.measure
-        if measures and artefact.name not in read_json(path)["measures"]:
+        if measures and artefact.name not in read_record(path)["measures"]:
             return False
     return True
 

@@ -1,0 +1,95 @@
+"""Tasks that aren't like those of the package: what a user may add, from training to asking."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from lengthwise import digits
+from lengthwise.data import evaluation_set
+from lengthwise.digits import Numbers
+from lengthwise.errors import UsageError
+from lengthwise.evaluation import evaluate
+from lengthwise.experiment import load
+from lengthwise.runs import Run
+from lengthwise.solver import Solver
+from lengthwise.stress import stress
+from lengthwise.tasks import TASKS, Task
+from lengthwise.training import train
+
+
+class Subtraction(Task):
+    """x₁ − x₂, where x₁ is the larger one."""
+
+    kind: ClassVar[str] = "subtraction"
+    symbol: ClassVar[str] = "-"
+
+    def arranged(self, *operands: Numbers) -> tuple[Numbers, ...]:
+        a, b = operands
+        width = max(a.width, b.width)
+        right = digits.at_least(a.widened(width), b.widened(width))
+        return tuple(
+            Numbers(np.where(right[:, None], x.widened(width), y.widened(width)), np.where(right, x.lengths, y.lengths))
+            for x, y in ((a, b), (b, a))
+        )
+
+    def answer(self, *operands: Numbers) -> Numbers:
+        a, b = operands
+        width = max(a.width, b.width)
+        return Numbers.of(digits.carried(a.widened(width) - b.widened(width)))
+
+    def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
+        return max(operand_digits)
+
+
+class Square(Task):
+    """x²"""
+
+    kind: ClassVar[str] = "square"
+    symbol: ClassVar[str] = "²"
+
+    def operand_digits(self, n: int) -> tuple[int, ...]:
+        return (n,)
+
+    def answer(self, *operands: Numbers) -> Numbers:
+        return digits.multiply(operands[0], operands[0])
+
+    def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
+        return 2 * operand_digits[0]
+
+
+def trained(task: type[Task], root, monkeypatch, **settings) -> Solver:
+    monkeypatch.setitem(TASKS._choices, task.kind, task)
+    quick = {"model.preset": "tiny", "training.steps": 2, "evaluation.examples": 5, "evaluation.final_examples": 5}
+    run = Run.create(load(None, {"task": task.kind, **quick, **settings}), root)
+    list(train(run))
+    return run.load()
+
+
+@pytest.mark.parametrize("order", ["most-significant-first", "least-significant-first"])
+def test_a_task_that_takes_only_some_operands(order, tmp_path, monkeypatch):
+    solver = trained(Subtraction, tmp_path, monkeypatch, **{"layout.order": order, "data.sampling": "uniform-length"})
+    for block in evaluation_set(solver.task, 6, 300, seed=0):
+        a, b = (numbers.to_ints() for numbers in block.operands)
+        assert block.answer.to_ints() == [x - y for x, y in zip(a, b, strict=True)]
+        assert block.length.tolist() == [len(str(x)) for x in a]
+    assert len(evaluate(solver, [3, 4], 20)) == 2
+    assert {outcome.case for outcome in stress(solver, [4], 20)} >= {"random", "unequal lengths", "zero"}
+    (solution,) = solver.explain(["500 - 17"])
+    assert solution.correct == 483
+    with pytest.raises(UsageError, match="'17 - 500' is none of subtraction's problems; 500 - 17 is"):
+        solver.solve(["17 - 500"])
+
+
+def test_a_task_of_one_operand(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"layout.n_out is 10, .* 20 digits .*; layout.answer_room makes more"):
+        trained(Square, tmp_path, monkeypatch)
+    solver = trained(Square, tmp_path, monkeypatch, **{"layout.answer_room": True})
+    (solution,) = solver.explain(["12"])
+    assert solution.correct == 144
+    assert len(solver.show("12")) == solver.layout.length
+    assert stress(solver, [4], 20)
+    with pytest.raises(UsageError, match="'1 ² 2' has 2 operands, but this model's layout has 1"):
+        solver.solve(["1 ² 2"])
+    with pytest.raises(UsageError, match=r"'x' is no problem; write one such as 12$"):
+        solver.solve(["x"])
