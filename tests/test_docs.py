@@ -47,8 +47,13 @@ def test_every_command_runs(document, tmp_path):
     """Commands of extending.md need the code of that page, put where the page says."""
     package = Path(shutil.copytree(PACKAGE, tmp_path / "package" / "lengthwise"))
     if document.name == "extending.md":
-        task, position = blocks(document, "python")
-        for file, code, marker in (("tasks.py", task, "AnyTask = "), ("positions.py", position, "AnyPosition = ")):
+        task, position, case, artefact = blocks(document, "python")
+        (package / "paper" / "short_sums.py").write_text(artefact)
+        for file, code, marker in (
+            ("tasks.py", task, "AnyTask = "),
+            ("positions.py", position, "AnyPosition = "),
+            ("stress.py", case, "class Failure("),
+        ):
             source = (package / file).read_text()
             before, _, after = source.partition(marker)
             if code.splitlines()[0] not in source:  # unless somebody has done what the page says
