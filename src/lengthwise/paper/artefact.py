@@ -45,11 +45,11 @@ class Results:
             raise Missing(label)
         return float(np.mean(values))
 
-    def fails(self, label: str, length: int, most: float = 0.05) -> bool:
-        """Whether at most so much is right at a length; `Undecided` if the trained one isn't learnt (to a half)."""
+    def beyond(self, label: str, length: int) -> float:
+        """The mean at a length beyond the trained one; `Undecided` if that isn't learnt (to a half)."""
         if self.mean(label, TRAINED) < 0.5:
             raise Undecided(f"{label} hasn't learnt {TRAINED} digits")
-        return self.mean(label, length) <= most
+        return self.mean(label, length)
 
     def curve(self, label: str, length: int) -> tuple[list[int], list[list[float]]]:
         """The examples seen at each evaluation during training, and the exact match then, a list a seed."""
