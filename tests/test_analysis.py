@@ -195,10 +195,10 @@ def window(step: int, **parts: list[float]) -> dict[str, Any]:
 
 
 METRICS = [
-    {"step": 1, "examples": 10, "evaluation": [Accuracy(2, 10, 1, (0.2, 0.1, 0.3)).record()]},
+    {"step": 1, "examples": 10, "evaluation": [Accuracy(2, 10, 1, (0.2, 0.1, 0.3)).to_json()]},
     window(2, train=[0.1, 0.2, 0.3, 1.0]),
     window(4, train=[0.9, 0.2, 0.3, 1.0], primed=[0.5, 0.0, 0.5, 0.25]),
-    {"step": 4, "examples": 40, "evaluation": [Accuracy(n, 10, n, (0.9, n / 10, 0.8)).record() for n in (2, 5)]},
+    {"step": 4, "examples": 40, "evaluation": [Accuracy(n, 10, n, (0.9, n / 10, 0.8)).to_json() for n in (2, 5)]},
     window(6, train=[0.5, 0.9, 1.0, 1.0]),
 ]
 
@@ -206,15 +206,15 @@ METRICS = [
 def test_curves_are_read_from_metrics():
     curves = learning_curves(METRICS)
     assert sorted(curves.tested) == [2, 5]
-    assert curves.tested[2].record() == {
+    assert curves.tested[2].to_json() == {
         "examples": [10, 40],
         "exact_match": [0.1, 0.2],
         "digits": [[0.2, 0.1, 0.3], [0.9, 0.2, 0.8]],
     }
-    assert curves.tested[5].record() == {"examples": [40], "exact_match": [0.5], "digits": [[0.9, 0.5, 0.8]]}
+    assert curves.tested[5].to_json() == {"examples": [40], "exact_match": [0.5], "digits": [[0.9, 0.5, 0.8]]}
     assert curves.train.examples.tolist() == [20, 40, 60]
     assert curves.train.digits.T.tolist() == [[0.1, 0.9, 0.5], [0.2, 0.2, 0.9], [0.3, 0.3, 1], [1, 1, 1]]
-    assert curves.primed.record() == {"examples": [40], "exact_match": [0], "digits": [[0.5, 0, 0.5, 0.25]]}
+    assert curves.primed.to_json() == {"examples": [40], "exact_match": [0], "digits": [[0.5, 0, 0.5, 0.25]]}
 
 
 def test_curves_of_a_run_that_has_just_begun():
@@ -411,9 +411,9 @@ def test_forgetting_has_newcombes_published_intervals(before, after, low, high):
     assert (lost.low, lost.high) == pytest.approx((low, high), abs=6e-5)
 
 
-def test_accuracies_are_read_back_from_records():
+def test_accuracies_are_read_back_from_jsons():
     accuracy = Accuracy(5, 80, 48, (0.5, 0.75))
-    assert Accuracy.from_record(json.loads(json.dumps(accuracy.record()))) == accuracy
+    assert Accuracy.from_json(json.loads(json.dumps(accuracy.to_json()))) == accuracy
 
 
 @pytest.mark.parametrize("values", [[0.25, 0.5, 0.9], [0.7, 0.1]])
@@ -424,7 +424,7 @@ def test_seeds(values):
 
 
 def test_one_seed_has_no_deviation_and_none_no_spread():
-    assert over_seeds([0.5]).record() == {"mean": 0.5, "worst": 0.5, "best": 0.5, "deviation": None, "n": 1}
+    assert over_seeds([0.5]).to_json() == {"mean": 0.5, "worst": 0.5, "best": 0.5, "deviation": None, "n": 1}
     with pytest.raises(UsageError, match="no run"):
         over_seeds([])
 
@@ -438,7 +438,7 @@ def test_records_survive_json():
         smallest_sufficient({10: [0.0, 0.8], 20: [1.0, 1.0]}),
     ]
     for finding in findings:
-        assert json.loads(json.dumps(finding.record(), allow_nan=False)) == finding.record()
-    assert findings[0].record()["by_carries"] == {str(n): list(counts) for n, counts in study.by_carries.items()}
-    assert findings[1].record()["tested"]["5"]["exact_match"] == [0.5]
-    assert findings[2].record()["slope"]["value"] == findings[2].slope.value
+        assert json.loads(json.dumps(finding.to_json(), allow_nan=False)) == finding.to_json()
+    assert findings[0].to_json()["by_carries"] == {str(n): list(counts) for n, counts in study.by_carries.items()}
+    assert findings[1].to_json()["tested"]["5"]["exact_match"] == [0.5]
+    assert findings[2].to_json()["slope"]["value"] == findings[2].slope.value

@@ -272,7 +272,7 @@ def test_evaluate(trained, capsys):
     assert [a["length"] for a in results] == [1, 3, 4]
     model = lengthwise.load(trained)
     ours = lengthwise.evaluate(model, lengths=[1, 3, 4], examples=300)
-    assert results == json.loads(json.dumps([a.record() for a in ours]))
+    assert results == json.loads(json.dumps([a.to_json() for a in ours]))
     assert all(a["examples"] == 300 and len(a["digits"]) == a["length"] + 1 for a in results)
     assert "doesn't fit the model's layout" in complaint(capsys, "evaluate", str(trained), "--lengths", "11")
     assert "no list of lengths" in complaint(capsys, "evaluate", str(trained), "--lengths", "a:b")

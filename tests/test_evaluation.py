@@ -105,7 +105,7 @@ def test_accuracies_count_what_is_right(order):
         short = sum(1 - b % 2 for a, b in rows if a + b < 1000)
         expected = (1.0, 1.0, 1 - short / count, 1 - (count - odd - short) / count)
     assert result.digits == pytest.approx(expected)
-    record = result.record()
+    record = result.to_json()
     assert (record["exact_match"], record["low"], record["high"]) == (odd / count, *wilson(odd, count))
 
 

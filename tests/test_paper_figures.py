@@ -54,7 +54,7 @@ def record(
     delay: float = 0.2,
     study: Record | None = None,
 ) -> Record:
-    """A record as `records.record` writes it, in which longer problems are learned later."""
+    """A record as `records.keep` writes it, in which longer problems are learned later."""
     curve = []
     for examples in POINTS:
         done, tests = examples / POINTS[-1], []

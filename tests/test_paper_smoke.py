@@ -58,7 +58,8 @@ def test_failed_runs_are_skipped_until_they_are_retried(tmp_path, capsys, monkey
     planned = {p.label: p for p in plan(artefact, "smoke", range(1), Path("runs"))}
     base = Run.create(planned[BASE].experiment, "runs")
     fine = Run.create(planned[tuned(20)].experiment, "runs")
-    base.fail("the loss is nan at step 2", 2)
+    with base.locked():
+        base.fail("the loss is nan at step 2", 2)
     base.checkpoint.write_bytes(b"of no use")  # a retry is from the start
     words = [*f"paper run {artefact.name} --scale smoke --seeds 1 --on here --only".split(), tuned(20)]
     assert main(words) == 0

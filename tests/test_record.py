@@ -17,7 +17,7 @@ from lengthwise.cli import main
 from lengthwise.display import Display
 from lengthwise.errors import UsageError
 from lengthwise.experiment import load
-from lengthwise.record import RECORDS, Record, Trial, make, seen
+from lengthwise.record import RECORDS, LengthRecord, Trial, make, seen
 from lengthwise.record_page import page
 
 TINY = {"task": "addition", **record.LOCAL, "model.width": 16, "model.heads": 2, "data.train_size": 100}
@@ -27,7 +27,7 @@ TINY |= {"training.steps": 3, "training.batch_size": 4, "evaluation.final_exampl
 @pytest.fixture
 def tiny(monkeypatch):
     trial = Trial(TINY, {5: 6, 30: 4}, {30: 0.5}, {3: 2})
-    monkeypatch.setitem(RECORDS, "tiny", Record("sums, hardly trained", {"sum": trial}))
+    monkeypatch.setitem(RECORDS, "tiny", LengthRecord("sums, hardly trained", {"sum": trial}))
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -94,7 +94,7 @@ def test_trials_that_share_a_model_are_trained_once(tmp_path, monkeypatch, capfd
     setting |= {"task": {"kind": "multiplication", "second_digits": 2}, "data.train_size": 100}
     trials = {"n×2": Trial(setting, {5: 6}), "n×4": Trial(setting, {5: 6}, {}, {3: 2}, 4)}
     trials["n×n"] = Trial(setting, {5: 6}, {}, {}, "same")
-    monkeypatch.setitem(RECORDS, "tiny", Record("products, hardly trained", trials))
+    monkeypatch.setitem(RECORDS, "tiny", LengthRecord("products, hardly trained", trials))
     display = Display(console=Console(file=io.StringIO()))
     written = make("tiny", [3], 1, tmp_path / "runs", tmp_path / "results", display)
     assert len({name for trial in written["trials"].values() for name in trial["runs"]}) == 1
@@ -109,7 +109,7 @@ def test_trials_that_share_a_model_are_trained_once(tmp_path, monkeypatch, capfd
 
 def test_a_model_of_fixed_depth_is_stressed_at_one_depth(tmp_path, monkeypatch):
     monkeypatch.setitem(
-        RECORDS, "tiny", Record("fixed", {"sum": Trial({**TINY, "model.patience": None}, {5: 6}, {}, {3: 2})})
+        RECORDS, "tiny", LengthRecord("fixed", {"sum": Trial({**TINY, "model.patience": None}, {5: 6}, {}, {3: 2})})
     )
     written = make(
         "tiny", [0], 1, tmp_path / "runs", tmp_path / "results", Display(console=Console(file=io.StringIO()))

@@ -333,7 +333,7 @@ def test_an_untrained_model_is_tested_without_dropout():
 def test_records_are_json():
     outcome = Outcome("random", "", 5, 4, 3, (Failure("1 + 2", None, "3"),))
     low, high = wilson(3, 4)
-    assert json.loads(json.dumps(outcome.record())) == {
+    assert json.loads(json.dumps(outcome.to_json())) == {
         "case": "random",
         "detail": "",
         "length": 5,

@@ -27,9 +27,9 @@ TOLERANCE = 1e-9  # for comparing means with a level: rounding mustn't decide
 
 
 class Finding:
-    """What all results here share: a record for JSON, in which tuples and arrays are lists and keys are texts."""
+    """What all results here share: a form for JSON, in which tuples and arrays are lists and keys are texts."""
 
-    def record(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return json.loads(json.dumps(vars(self), default=lambda v: vars(v) if isinstance(v, Finding) else v.tolist()))
 
 

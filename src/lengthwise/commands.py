@@ -100,7 +100,7 @@ def run_evaluate(chosen: argparse.Namespace) -> None:
         sharpness=chosen.sharpness,
         progress=True,
     )
-    results = [accuracy.record() for accuracy in tested]
+    results = [accuracy.to_json() for accuracy in tested]
     if chosen.json:
         print(json.dumps(results, indent=2))
         return
@@ -117,7 +117,7 @@ def run_stress(chosen: argparse.Namespace) -> None:
     model = asked(chosen, api.load(find_model(chosen)))
     outcomes = stress(model, chosen.lengths, chosen.examples, chosen.seed, chosen.layers, chosen.sharpness)
     if chosen.json:
-        print(json.dumps([outcome.record() for outcome in outcomes], indent=2, ensure_ascii=False))
+        print(json.dumps([outcome.to_json() for outcome in outcomes], indent=2, ensure_ascii=False))
         return
     console().print(table(outcomes))
 
@@ -162,7 +162,7 @@ def run_analyze(chosen: argparse.Namespace) -> None:
         for n, curve in tested.items()
     }
     if chosen.json:
-        print(json.dumps({"failures": study.record(), "level": chosen.level, "learned": learned}, indent=2))
+        print(json.dumps({"failures": study.to_json(), "level": chosen.level, "learned": learned}, indent=2))
         return
     print(f"{length} digits: {percent(study.correct / study.examples)} of {study.examples} problems right")
     for title, parts in {"carries": study.by_carries, "longest chain of carries": study.by_chain}.items():

@@ -43,11 +43,11 @@ class Accuracy(Scored):
     digits: tuple[float, ...]  # accuracy of each symbol of the answer, in the order in which it is written
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> "Accuracy":
-        """The accuracy that `record` wrote into metrics or a result."""
-        return cls(record["length"], record["examples"], record["correct"], tuple(record["digits"]))
+    def from_json(cls, fields: Mapping[str, Any]) -> "Accuracy":
+        """The accuracy that `to_json` was written of, into metrics or a result."""
+        return cls(fields["length"], fields["examples"], fields["correct"], tuple(fields["digits"]))
 
-    def record(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         low, high = self.interval
         return {
             "length": self.length,

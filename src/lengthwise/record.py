@@ -118,15 +118,15 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Record:
+class LengthRecord:
     """What `lengthwise record NAME` trains and tests."""
 
     title: str
     trials: Mapping[str, Trial]
 
 
-RECORDS: dict[str, Record] = {
-    "addition": Record(
+RECORDS: dict[str, LengthRecord] = {
+    "addition": LengthRecord(
         "sums, trained on 1 to 5 digits",
         {
             "sum": Trial(
@@ -137,7 +137,7 @@ RECORDS: dict[str, Record] = {
             )
         },
     ),
-    "multiplication": Record(
+    "multiplication": LengthRecord(
         "products of long numbers, trained on 1 to 5 digits by 1 to 3",
         {
             **{
@@ -159,7 +159,7 @@ RECORDS: dict[str, Record] = {
             ),
         },
     ),
-    "priming": Record(
+    "priming": LengthRecord(
         "products of long numbers, primed: trained on 1 to 5 digits by 1 to 3 and on 50 examples of 35 digits",
         {
             f"n×{digits}": Trial(
@@ -241,10 +241,10 @@ def measured(trial: Trial, run_path: Path) -> dict[str, Any]:
 
     def accuracy(length: int, many: int) -> dict[str, Any]:
         (tested,) = evaluate(model, [length], many, seed, OCCASION)
-        return {key: value for key, value in tested.record().items() if key != "digits"}
+        return {key: value for key, value in tested.to_json().items() if key != "digits"}
 
     def stressed(depth: int | None, length: int, many: int) -> list[dict[str, Any]]:
-        return [outcome.record() for outcome in stress(model, [length], many, seed, layers=depth)]
+        return [outcome.to_json() for outcome in stress(model, [length], many, seed, layers=depth)]
 
     parts: dict[str, tuple[Mapping[int, int], Callable[[int, int], Any]]] = {
         "evaluation": (trial.tests, accuracy),

@@ -84,7 +84,8 @@ def write_report(scale: ScaleName, results: Path, root: Path, out: Path, artefac
         " over seeds, their standard deviation and number, and after the dot what the paper published (at its own,"
         " larger scale; table columns say which length). A cell without a run says so. A verdict is a comparison of"
         " means over the seeds that there are of the settings that it is about, which may be one: the last column of"
-        " the claims has their fewest and most."
+        " the claims has their fewest and most. It can't be judged where the runs are there but say nothing about it:"
+        " what a model hasn't learnt, it can't generalise."
     )
     loaded = {artefact: load_results(artefact, scale, results, root) for artefact in artefacts}
     rows = [

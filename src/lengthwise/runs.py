@@ -145,7 +145,7 @@ class Run:
         result = read_json(path)
         try:
             for accuracy in result["evaluation"]:
-                Accuracy.from_record(accuracy)
+                Accuracy.from_json(accuracy)
         except (TypeError, KeyError) as error:
             raise UsageError(f"{path} is damaged: it has no evaluation ({error})") from None
         return result
@@ -159,7 +159,7 @@ class Run:
             assert all(isinstance(record["step"], int) for record in records)
             for record in records:
                 for accuracy in record.get("evaluation", ()):
-                    Accuracy.from_record(accuracy)
+                    Accuracy.from_json(accuracy)
         except (OSError, ValueError, TypeError, KeyError, AssertionError) as error:
             raise UsageError(f"{path} is damaged: {error}") from None
         return records

@@ -208,7 +208,7 @@ class Outcome(Scored):
     correct: int
     failures: tuple[Failure, ...]
 
-    def record(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         low, high = self.interval
         failures = [failure._asdict() for failure in self.failures]
         return {**vars(self), "exact_match": self.exact_match, "low": low, "high": high, "failures": failures}

@@ -89,12 +89,12 @@ def train(run: Run) -> Iterator[Progress]:
                 check_finite(run, solver, window, step)
             seen = {"step": step, "examples": step * config.batch_size}
             if log:
-                append(metrics, {**seen, "learning_rate": rate, **window.record()})
+                append(metrics, {**seen, "learning_rate": rate, **window.to_json()})
                 window.clear()
             if step % experiment.evaluation.every == 0 or step == steps:
                 tested = test(solver, experiment, step)
                 accuracy = {a.length: a.exact_match for a in tested}
-                append(metrics, {**seen, "evaluation": [a.record() for a in tested]})
+                append(metrics, {**seen, "evaluation": [a.to_json() for a in tested]})
             elapsed = time.monotonic() - started
             if save:
                 save_checkpoint(run, solver, optimizer, window, metrics, step, seconds + elapsed)
@@ -117,7 +117,7 @@ def train(run: Run) -> Iterator[Progress]:
                 "examples": steps * config.batch_size,
                 "parameters": sum(p.numel() for p in solver.parameters()),
                 "seconds": round(seconds + time.monotonic() - started, 1),
-                "evaluation": [a.record() for a in tested],
+                "evaluation": [a.to_json() for a in tested],
             },
         )
 
@@ -255,7 +255,7 @@ class Window:
         total, count = self.total_loss.tolist()
         return float(total / count) if count else 0.0
 
-    def record(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         record: dict[str, Any] = {"loss": self.loss}
         for name, (examples, exact, *digits) in zip(("train", "primed"), self.counts.tolist(), strict=True):
             if examples:

@@ -125,7 +125,7 @@ class FigureFailures(Artefact):
 
     def measure(self, scale: ScaleName, run: Run) -> Record:
         solver = run.load(run.experiment.device)
-        return failure_study(solver, LENGTH[scale], PROBLEMS[scale], run.experiment.seed).record()
+        return failure_study(solver, LENGTH[scale], PROBLEMS[scale], run.experiment.seed).to_json()
 
     def grids(self, results: Results) -> dict[str, Grid]:
         length = LENGTH[results.scale]

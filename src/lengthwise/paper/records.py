@@ -56,7 +56,7 @@ def record_path(results: Path, scale: ScaleName, identity: str) -> Path:
     return results / scale / "runs" / f"{identity[:16]}.json"
 
 
-def record(run: Run, path: Path, measures: dict[str, Any]) -> Record:
+def keep(run: Run, path: Path, measures: dict[str, Any]) -> Record:
     """Write what is kept of a finished run; measures of other artefacts on the same run stay."""
     assert run.result is not None
     before = read_record(path)["measures"] if path.exists() else {}

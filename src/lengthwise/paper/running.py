@@ -10,7 +10,7 @@ from lengthwise.errors import UsageError, nearest
 from lengthwise.experiment import Experiment
 from lengthwise.layout import Layout
 from lengthwise.paper.artefact import Artefact, ScaleName
-from lengthwise.paper.records import Planned, plan, read_record, record, record_path
+from lengthwise.paper.records import Planned, keep, plan, read_record, record_path
 from lengthwise.paper.scales import spelled, variants
 from lengthwise.runs import Run, writing
 from lengthwise.sweep import Engine, run_all
@@ -105,7 +105,7 @@ def run_artefacts(
         identity = identities[run.path]
         measures = {a.name: a.measure(scale, run) for a, _ in wanted[identity]}
         measures = {name: measure for name, measure in measures.items() if measure is not None}
-        record(run, record_path(results, scale, identity), measures)
+        keep(run, record_path(results, scale, identity), measures)
     return failed
 
 
