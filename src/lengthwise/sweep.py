@@ -93,7 +93,7 @@ def ended(workers: list[Worker], display: Display) -> Iterator[tuple[Worker, str
         worker = by_connection[connection]  # type: ignore[index]
         try:
             said = worker.connection.recv()
-        except (EOFError, OSError):
+        except (EOFError, ConnectionError):
             workers.remove(worker)
             worker.process.join()
             if worker.run is not None:  # it ended without a word
@@ -112,13 +112,13 @@ def work(parent: Connection, its_process: int) -> None:
     os.setpgrp()  # Ctrl-C in a terminal reaches the parent only, which passes it on, once
 
     def tell(content: Progress | str | None) -> None:
-        with suppress(BrokenPipeError):  # it is gone, which is noticed after the next step
+        with suppress(ConnectionError):  # it is gone, which is noticed after the next step
             parent.send(content)
 
     while True:
         try:
             path, device, threads = parent.recv()
-        except EOFError:  # the parent has no more, or is gone
+        except (EOFError, ConnectionError):  # the parent has no more, or is gone
             return
         try:
             told = 0.0
