@@ -50,13 +50,9 @@ def extrapolates(results: Results, run: str) -> bool:
 
 
 def least_width(results: Results, encoder: str) -> float:
-    """The smallest width from which on all extrapolate; infinite if the widest doesn't."""
-    least = float("inf")
-    for width, run in reversed(by_width(encoder, results.scale).items()):
-        if not extrapolates(results, run):
-            break
-        least = width
-    return least
+    """The smallest width that extrapolates; infinite if none does."""
+    far = [width for width, run in by_width(encoder, results.scale).items() if extrapolates(results, run)]
+    return min(far, default=float("inf"))
 
 
 def grows_past_least(results: Results, encoder: str) -> bool:
@@ -88,7 +84,7 @@ class FigureScaling(Artefact):
             ),
         ),
         Claim(
-            "UTransformers extrapolate from a smaller width on than Transformers",
+            "UTransformers need less width than Transformers to extrapolate",
             lambda results: least_width(results, "UTransformer") < least_width(results, "Transformer"),
         ),
         Claim(
