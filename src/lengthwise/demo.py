@@ -104,7 +104,7 @@ def table(accuracies: dict[str, Accuracies]) -> Table:
     for name in sorted(accuracies, reverse=True):
         shown.add_row(name, *(f"{100 * accuracies[name][length]['exact_match']:.1f}" for length in lengths))
     problems = {a["examples"] for by_length in accuracies.values() for a in by_length.values()}
-    shown.caption = f"one seed; {' or '.join(map(str, problems))} fresh problems a cell"
+    shown.caption = f"one seed; {' or '.join(map(str, problems))} random problems a cell"
     shown.caption_justify = "left"
     return shown
 
