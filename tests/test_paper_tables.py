@@ -378,6 +378,28 @@ def test_a_model_that_has_not_learnt_says_nothing_about_generalisation(name, lab
     assert open_claim.startswith(start)
 
 
+@pytest.mark.parametrize(
+    ("in_domain", "beyond", "verdict"),
+    [
+        ({}, {}, "holds"),
+        ({"RPE_k": 40}, {}, "can't be judged"),
+        ({"APE": 40}, {"RPE_k": 49}, "does not hold"),
+        ({"RPE_k": 40}, {"APE": 49}, "does not hold"),
+        ({"APE": None}, {"RPE_k": 49}, "does not hold"),
+        ({"APE": None, "RPE_k": 40}, {}, "not enough runs"),
+        ({"APE": 40, "RPE_k": None}, {}, "not enough runs"),
+    ],
+)
+def test_a_contradiction_settles_a_claim_and_then_what_is_missing(in_domain, beyond, verdict):
+    table, rows = TABLES["table-modular-multiplication"], pattern("table-modular-multiplication")
+    for column, cells in ((0, in_domain), (2, beyond)):
+        for embedding, value in cells.items():
+            rows[f"c=100 {embedding}"][column] = value
+    claim, results = table.claims[0], results_with(table, "cpu", rows)
+    assert claim.verdict(results) == verdict
+    assert set(claim.seeds(results)) == {f"c=100 {pe}" for pe in POSITIONS}
+
+
 def test_every_claim_is_contradicted_once():
     for name, cases in CONTRADICTIONS.items():
         starts = tuple(start for _, expected in cases for start in expected)

@@ -104,11 +104,10 @@ def seeds_read(claim: Claim, results: Results) -> str:
     """The fewest and the most seeds of the settings that a claim's verdict rests on, or what is missing for one."""
     seeds = claim.seeds(results)
     missing = [label for label, count in seeds.items() if not count]
-    if missing:
+    if claim.verdict(results) == "not enough runs" and missing:
         return f"{MISSING}: {missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
-    if not seeds:  # at smoke scale, where no claim is asked
-        return ""
-    return "–".join(map(str, sorted({min(seeds.values()), max(seeds.values())})))
+    there = [count for count in seeds.values() if count]  # none at smoke scale, where no claim is asked
+    return "–".join(map(str, sorted({min(there), max(there)}))) if there else ""
 
 
 def section(document: Document, artefact: Artefact, results: Results, out: Path) -> None:

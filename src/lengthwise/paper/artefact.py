@@ -1,7 +1,8 @@
 """What a table or a figure of the paper is made of: its runs, its published numbers, its claims, its drawing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -70,6 +71,26 @@ class Noted(Results):
     def of(self, label: str) -> Sequence[Record]:
         self.read.add(label)
         return super().of(label)
+
+
+def every(holds: Callable[..., bool], *over: Iterable[Any]) -> bool:
+    """Whether it holds for every combination.
+
+    One that contradicts settles it. Without, a run that is missing could, so that is raised before `Undecided`.
+    """
+    answers: list[bool] = []
+    missing: Missing | None = None
+    undecided: Undecided | None = None
+    for combination in product(*over):  # asks about all, so that `Noted` sees what it rests on
+        try:
+            answers.append(holds(*combination))
+        except Missing as error:
+            missing = error
+        except Undecided as error:
+            undecided = error
+    if all(answers) and (unknown := missing or undecided):
+        raise unknown
+    return all(answers)
 
 
 # What counts as a difference between two accuracies: more than two points.

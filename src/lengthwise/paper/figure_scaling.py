@@ -1,12 +1,22 @@
 """Figure 2: how far addition extrapolates, by width and by depth."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from lengthwise.analysis import largest_length
-from lengthwise.paper.artefact import TRAINED, Artefact, Claim, Grid, Missing, Results, ScaleName, Setting, artefact
+from lengthwise.paper.artefact import (
+    TRAINED,
+    Artefact,
+    Claim,
+    Grid,
+    Missing,
+    Results,
+    ScaleName,
+    Setting,
+    artefact,
+    every,
+)
 from lengthwise.paper.drawing import BLUE, ORANGE, finish, level, line, panels, ticks
 from lengthwise.paper.scales import ENCODERS
 from lengthwise.paper.table_addition import DIGITS, addition
@@ -49,6 +59,11 @@ def extrapolates(results: Results, run: str) -> bool:
     return mean_reach(results, run) > TRAINED
 
 
+def only_the_largest(results: Results, runs: dict[int, str]) -> bool:
+    """Of runs by size, the smallest doesn't extrapolate and the largest does."""
+    return every(lambda size: extrapolates(results, runs[size]) == (size == max(runs)), (min(runs), max(runs)))
+
+
 def least_width(results: Results, encoder: str) -> float:
     """The smallest width that extrapolates; infinite if none does."""
     far = [width for width, run in by_width(encoder, results.scale).items() if extrapolates(results, run)]
@@ -62,10 +77,6 @@ def grows_past_least(results: Results, encoder: str) -> bool:
     return len(reaches) > 1 and reaches == sorted(reaches) and reaches[-1] > reaches[0]
 
 
-def every_encoder(verdicts: Iterable[bool]) -> bool:
-    return all(list(verdicts))  # asks all, so that what is missing is noticed
-
-
 @artefact("figure-scaling", "§3, Figure 2", "Addition: how far models extrapolate, by width and by depth")
 class FigureScaling(Artefact):
     notes = (
@@ -77,10 +88,8 @@ class FigureScaling(Artefact):
     claims = (
         Claim(
             "a minimal width is needed: the narrowest models don't extrapolate, the widest do",
-            lambda results: every_encoder(
-                not extrapolates(results, by_width(encoder, results.scale)[WIDTHS[results.scale][0]])
-                and extrapolates(results, by_width(encoder, results.scale)[WIDTHS[results.scale][-1]])
-                for encoder in ENCODERS
+            lambda results: every(
+                lambda encoder: only_the_largest(results, by_width(encoder, results.scale)), ENCODERS
             ),
         ),
         Claim(
@@ -89,7 +98,7 @@ class FigureScaling(Artefact):
         ),
         Claim(
             "past the minimal width, extrapolation grows with the width",
-            lambda results: every_encoder(grows_past_least(results, encoder) for encoder in ENCODERS),
+            lambda results: every(lambda encoder: grows_past_least(results, encoder), ENCODERS),
         ),
         Claim(
             "Transformers with the fewest layers extrapolate",
@@ -97,10 +106,7 @@ class FigureScaling(Artefact):
         ),
         Claim(
             "UTransformers need depth: those with the fewest layers don't extrapolate, those with the most do",
-            lambda results: every_encoder(
-                extrapolates(results, by_depth("UTransformer", results.scale)[DEPTHS[results.scale][end]]) is far
-                for end, far in ((0, False), (-1, True))
-            ),
+            lambda results: only_the_largest(results, by_depth("UTransformer", results.scale)),
         ),
     )
 

@@ -4,6 +4,7 @@ from lengthwise.paper.artefact import ScaleName, Setting
 
 ENCODERS = {"Transformer": "transformer", "UTransformer": "universal-transformer"}
 EMBEDDINGS = {"APE": "absolute", "RPE_k": "relative-key", "RPE_k,q": "relative-key-query"}
+RELATIVE = ("RPE_k", "RPE_k,q")
 
 # The paper's ranges of learning rate and weight decay; at paper scale a setting is trained with every pair.
 LEARNING_RATES = (1e-4, 3e-5, 1e-5)

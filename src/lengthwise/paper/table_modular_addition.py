@@ -1,11 +1,10 @@
 """Table 2a: modular addition with moduli that are powers of ten, by position embedding."""
 
-from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact
-from lengthwise.paper.scales import EMBEDDINGS, budget, model, setting
+from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact, every
+from lengthwise.paper.scales import EMBEDDINGS, RELATIVE, budget, model, setting
 from lengthwise.paper.table_addition import TableAddition, addition
 
 EASY = (100, 1000)  # only the last digits of the operands matter
-RELATIVE = ("RPE_k", "RPE_k,q")
 
 
 def third(results: Results) -> int:
@@ -29,19 +28,22 @@ class TableModularAddition(Table):
     claims = (
         Claim(
             "models with relative embeddings generalise (at least half right at the third length), for both moduli",
-            lambda results: all(results.beyond(f"c={c} {pe}", third(results)) >= 0.5 for c in EASY for pe in RELATIVE),
+            lambda results: every(lambda c, pe: results.beyond(f"c={c} {pe}", third(results)) >= 0.5, EASY, RELATIVE),
         ),
         Claim(
             "models with relative embeddings extrapolate better than in plain addition (at the third length)",
-            lambda results: all(
-                results.mean(f"c={c} {pe}", third(results)) > results.mean(f"no modulus {pe}", third(results)) + MARGIN
-                for c in EASY
-                for pe in RELATIVE
+            lambda results: every(
+                lambda c, pe: (
+                    results.beyond(f"c={c} {pe}", third(results))
+                    > results.mean(f"no modulus {pe}", third(results)) + MARGIN
+                ),
+                EASY,
+                RELATIVE,
             ),
         ),
         Claim(
             "models with absolute embeddings generalise too (at least half right at the third length), for both moduli",
-            lambda results: all(results.beyond(f"c={c} APE", third(results)) >= 0.5 for c in EASY),
+            lambda results: every(lambda c: results.beyond(f"c={c} APE", third(results)) >= 0.5, EASY),
         ),
     )
     notes = (

@@ -1,6 +1,6 @@
 """Appendix A.1: modular addition for four moduli, three position embeddings and two sizes."""
 
-from lengthwise.paper.artefact import Claim, Results, ScaleName, Setting, Table, artefact
+from lengthwise.paper.artefact import Claim, Results, ScaleName, Setting, Table, artefact, every
 from lengthwise.paper.scales import EMBEDDINGS
 from lengthwise.paper.table_modular_addition import EASY, modular
 
@@ -9,7 +9,7 @@ HARD = (128, 101)
 
 def hard_is_not_learnt(results: Results, size: str) -> bool:
     """Less than half right in domain, with every embedding."""
-    return all(results.mean(f"c={c} {pe} {size}", 5) < 0.5 for c in HARD for pe in EMBEDDINGS)
+    return every(lambda c, pe: results.mean(f"c={c} {pe} {size}", 5) < 0.5, HARD, EMBEDDINGS)
 
 
 @artefact("table-modular-addition-full", "A.1, full modular addition", "Modular addition, c = 100, 1000, 128 and 101")
@@ -20,13 +20,15 @@ class TableModularAdditionFull(Table):
         Claim(
             "models manage to extrapolate when the modulus is a power of 10"
             " (some Base model has at least half right at the second length)",
-            lambda results: all(
-                max(
-                    results.mean(f"c={c} {pe} B", TableModularAdditionFull.lengths[results.scale][1])
-                    for pe in EMBEDDINGS
-                )
-                >= 0.5
-                for c in EASY
+            lambda results: every(
+                lambda c: (
+                    max(
+                        results.mean(f"c={c} {pe} B", TableModularAdditionFull.lengths[results.scale][1])
+                        for pe in EMBEDDINGS
+                    )
+                    >= 0.5
+                ),
+                EASY,
             ),
         ),
         Claim(

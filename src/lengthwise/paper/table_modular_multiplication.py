@@ -1,6 +1,6 @@
 """Table 2b: modular multiplication with moduli that are powers of ten, by position embedding."""
 
-from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact
+from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact, every
 from lengthwise.paper.scales import EMBEDDINGS
 from lengthwise.paper.table_modular_addition import EASY, modular
 
@@ -25,7 +25,7 @@ class TableModularMultiplication(Table):
         Claim(
             "c = 100: models with absolute and with relative embeddings generalise"
             " (at least half right at the third length)",
-            lambda results: all(results.beyond(f"c=100 {pe}", third(results)) >= 0.5 for pe in EMBEDDINGS),
+            lambda results: every(lambda pe: results.beyond(f"c=100 {pe}", third(results)) >= 0.5, EMBEDDINGS),
         ),
         Claim(
             "c = 100: the best embedding is right nearly always at the longest tested (at least 95 %)",

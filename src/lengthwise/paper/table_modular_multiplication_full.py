@@ -1,8 +1,8 @@
 """Appendix A.1: modular multiplication for four moduli, three position embeddings and two sizes."""
 
-from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact
-from lengthwise.paper.scales import EMBEDDINGS
-from lengthwise.paper.table_modular_addition import EASY, RELATIVE, modular
+from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact, every
+from lengthwise.paper.scales import EMBEDDINGS, RELATIVE
+from lengthwise.paper.table_modular_addition import EASY, modular
 from lengthwise.paper.table_modular_addition_full import HARD
 
 
@@ -51,33 +51,42 @@ class TableModularMultiplicationFull(Table):
     claims = (
         Claim(
             "c = 100: Large models with any embedding are right nearly always at the longest tested (at least 95 %)",
-            lambda results: all(results.mean(f"c=100 {pe} L", longest(results)) >= 0.95 for pe in EMBEDDINGS),
+            lambda results: every(lambda pe: results.beyond(f"c=100 {pe} L", longest(results)) >= 0.95, EMBEDDINGS),
         ),
         Claim(
             "c = 128: performance is below that for c = 100, in domain and beyond (Base models, first two lengths)",
-            lambda results: all(
-                results.mean(f"c=128 {pe} B", length) < results.mean(f"c=100 {pe} B", length) - MARGIN
-                for pe in EMBEDDINGS
-                for length in (5, second(results))
+            lambda results: every(
+                lambda pe, length: (
+                    results.mean(f"c=128 {pe} B", length) < results.mean(f"c=100 {pe} B", length) - MARGIN
+                ),
+                EMBEDDINGS,
+                (5, second(results)),
             ),
         ),
         Claim(
             "c = 128: length generalisation still happens (Base models are above chance at the second length)",
-            lambda results: all(results.mean(f"c=128 {pe} B", second(results)) > 1 / 128 + MARGIN for pe in EMBEDDINGS),
+            lambda results: every(
+                lambda pe: results.mean(f"c=128 {pe} B", second(results)) > 1 / 128 + MARGIN, EMBEDDINGS
+            ),
         ),
         Claim(
             "c = 128: length generalisation is facilitated by relative embeddings (Base models, second length)",
-            lambda results: all(
-                results.mean(f"c=128 {pe} B", second(results)) > results.mean("c=128 APE B", second(results)) + MARGIN
-                for pe in RELATIVE
+            lambda results: every(
+                lambda pe: (
+                    results.mean(f"c=128 {pe} B", second(results))
+                    > results.mean("c=128 APE B", second(results)) + MARGIN
+                ),
+                RELATIVE,
             ),
         ),
         Claim(
             "c = 128: length generalisation is facilitated by larger models (relative embeddings, longest length)",
-            lambda results: all(
-                results.mean(f"c=128 {pe} L", longest(results))
-                > results.mean(f"c=128 {pe} B", longest(results)) + MARGIN
-                for pe in RELATIVE
+            lambda results: every(
+                lambda pe: (
+                    results.mean(f"c=128 {pe} L", longest(results))
+                    > results.mean(f"c=128 {pe} B", longest(results)) + MARGIN
+                ),
+                RELATIVE,
             ),
         ),
         Claim(
@@ -86,7 +95,7 @@ class TableModularMultiplicationFull(Table):
         ),
         Claim(
             "c = 101: Base models consistently fail on longer sequences (at most 5 % at the second length)",
-            lambda results: all(results.mean(f"c=101 {pe} B", second(results)) <= 0.05 for pe in EMBEDDINGS),
+            lambda results: every(lambda pe: results.mean(f"c=101 {pe} B", second(results)) <= 0.05, EMBEDDINGS),
         ),
     )
     notes = (

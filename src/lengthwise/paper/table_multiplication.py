@@ -1,7 +1,7 @@
 """Table 3: multiplication by numbers of 1, 2 and 3 digits, by position embedding."""
 
-from lengthwise.paper.artefact import MARGIN, Claim, ScaleName, Setting, Table, artefact
-from lengthwise.paper.scales import EMBEDDINGS, budget, model, setting
+from lengthwise.paper.artefact import MARGIN, Claim, ScaleName, Setting, Table, artefact, every
+from lengthwise.paper.scales import EMBEDDINGS, RELATIVE, budget, model, setting
 
 DIGITS: dict[ScaleName, int] = {"smoke": 8, "cpu": 10, "paper": 35}  # of the layout
 SECOND = {1: "1-digit", 2: "2-digits", 3: "3-digits"}
@@ -25,23 +25,22 @@ class TableMultiplication(Table):
     claims = (
         Claim(
             "all models achieve close to 100 % in domain (at least 95 %)",
-            lambda results: all(results.mean(f"{by} {pe}", 5) >= 0.95 for by in SECOND.values() for pe in EMBEDDINGS),
+            lambda results: every(lambda by, pe: results.mean(f"{by} {pe}", 5) >= 0.95, SECOND.values(), EMBEDDINGS),
         ),
         Claim(
             "multiplication by 3 digits doesn't generalise with any embedding (learnt at 5 digits, at most 5 % at 6)",
-            lambda results: all(results.beyond(f"3-digits {pe}", 6) <= 0.05 for pe in EMBEDDINGS),
+            lambda results: every(lambda pe: results.beyond(f"3-digits {pe}", 6) <= 0.05, EMBEDDINGS),
         ),
         Claim(
             "by 1 and 2 digits, relative-key embeddings generalise a little to 6 digits: they beat absolute ones",
-            lambda results: all(
-                results.beyond(f"{SECOND[n]} RPE_k", 6) > results.beyond(f"{SECOND[n]} APE", 6) + MARGIN for n in (1, 2)
+            lambda results: every(
+                lambda n: results.beyond(f"{SECOND[n]} RPE_k", 6) > results.beyond(f"{SECOND[n]} APE", 6) + MARGIN,
+                (1, 2),
             ),
         ),
         Claim(
             "by 1 and 2 digits, relative embeddings fail beyond 6 digits (learnt at 5, at most 5 % at 7)",
-            lambda results: all(
-                results.beyond(f"{SECOND[n]} {pe}", 7) <= 0.05 for n in (1, 2) for pe in ("RPE_k", "RPE_k,q")
-            ),
+            lambda results: every(lambda n, pe: results.beyond(f"{SECOND[n]} {pe}", 7) <= 0.05, (1, 2), RELATIVE),
         ),
     )
     notes = (
