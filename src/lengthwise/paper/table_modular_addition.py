@@ -5,6 +5,7 @@ from lengthwise.paper.scales import EMBEDDINGS, RELATIVE, budget, model, setting
 from lengthwise.paper.table_addition import TableAddition, addition
 
 EASY = (100, 1000)  # only the last digits of the operands matter
+ORDER_NOTE = "At smoke and cpu scale the least significant digit is written first: §4, two readings, says why."
 
 
 def third(results: Results) -> int:
@@ -49,6 +50,7 @@ class TableModularAddition(Table):
     notes = (
         "The text has relative embeddings ahead; the published RPE_k row for c = 100 is below APE at 15 and 20 digits,"
         " and RPE_k,q for c = 1000 is below APE at 20.",
+        ORDER_NOTE,
         "The rows without a modulus are those of Table 1 (UTransformer, Base), with which the text compares.",
     )
 
@@ -63,4 +65,6 @@ class TableModularAddition(Table):
 def modular(scale: ScaleName, operation: str, modulus: int, embedding: str, size: str, digits: int) -> Setting:
     """A run of modular addition or multiplication in a layout of so many digits, which other artefacts share."""
     task = {"task.kind": f"modular-{operation}", "task.modulus": modulus, "data.test_digits": digits}
+    if scale != "paper":
+        task["layout.order"] = "least-significant-first"  # see digit_order.py
     return setting(scale, task, model(scale, "UTransformer", size, embedding), budget(scale, 3000))

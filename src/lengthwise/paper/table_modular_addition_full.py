@@ -2,7 +2,7 @@
 
 from lengthwise.paper.artefact import Claim, Results, ScaleName, Setting, Table, artefact, every
 from lengthwise.paper.scales import EMBEDDINGS
-from lengthwise.paper.table_modular_addition import EASY, modular
+from lengthwise.paper.table_modular_addition import EASY, ORDER_NOTE, modular
 
 HARD = (128, 101)
 
@@ -44,6 +44,7 @@ class TableModularAdditionFull(Table):
         "The printed table repeats that of modular multiplication digit for digit, columns included, and its 99.1 % in"
         " domain for c = 101 contradicts the text (no model learns modular addition with c = 101 or 128), as its"
         " rows for c = 100 and 1000 contradict Table 2a. So no number here counts as published.",
+        ORDER_NOTE,
     )
 
     def settings(self, scale: ScaleName) -> dict[str, Setting]:

@@ -2,7 +2,7 @@
 
 from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact, every
 from lengthwise.paper.scales import EMBEDDINGS
-from lengthwise.paper.table_modular_addition import EASY, modular
+from lengthwise.paper.table_modular_addition import EASY, ORDER_NOTE, modular
 
 # What it takes to learn products modulo 100 in ten minutes, see docs/cpu-scale.md.
 CPU: Setting = {
@@ -14,8 +14,8 @@ CPU: Setting = {
     "training.steps": 10000,
 }
 CPU_NOTE = (
-    "At cpu scale answers are written with all digits of c − 1 (as §4 says, the result has constant length), the second"
-    " operand no wider than it needs, and each operand has a length of its own."
+    f"{ORDER_NOTE} At cpu scale answers have all digits of c − 1 (as §4 says, the result has constant length), the"
+    " second operand is no wider than it needs, and each operand has a length of its own."
 )
 
 
