@@ -1,12 +1,17 @@
 """Two orders of digits in modular arithmetic (§4): only with the least significant first do models generalise."""
 
-from lengthwise.paper.artefact import Claim, Results, ScaleName, Setting, Table, artefact
+from itertools import product
+from typing import Any
+
+from lengthwise.paper.artefact import TRAINED, Claim, Results, ScaleName, Setting, Table, artefact
+from lengthwise.paper.drawing import COLOURS, finish, line, panels, percent
 from lengthwise.paper.scales import EMBEDDINGS
 from lengthwise.paper.table_modular_addition import TableModularAddition, third
 from lengthwise.paper.table_modular_multiplication import TableModularMultiplication
 
 TABLES: dict[str, Table] = {"sums": TableModularAddition(), "products": TableModularMultiplication()}
 ORDERS = {"most": "most-significant-first", "least": "least-significant-first"}
+STYLES = {"least": "-", "most": "--"}
 
 
 def label(what: str, embedding: str, first: str) -> str:
@@ -46,3 +51,13 @@ class DigitOrder(Table):
             for pe in EMBEDDINGS
             for first, order in ORDERS.items()
         }
+
+    def draw(self, results: Results, figure: Any) -> None:
+        for axis, what in zip(panels(figure, *(f"{what} modulo 100" for what in TABLES)), TABLES, strict=True):
+            for (pe, colour), (first, style) in product(zip(EMBEDDINGS, COLOURS, strict=False), STYLES.items()):
+                run = label(what, pe, first)
+                points = {n: results.exact_match(run, n) for n in range(TRAINED, self.lengths[results.scale][-1] + 1)}
+                line(axis, points, f"{pe}, {first} significant first", colour, style=style)
+            axis.set_xlabel("digits")
+            percent(axis)
+        finish(figure)
