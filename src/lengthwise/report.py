@@ -101,7 +101,7 @@ def write_report(scale: ScaleName, results: Path, root: Path, out: Path, artefac
 
 
 def seeds_read(claim: Claim, results: Results) -> str:
-    """The fewest and the most seeds of the settings that a claim's verdict rests on, or what is missing for one."""
+    """The fewest and the most seeds of the settings that a claim asks about and that have any, or what is missing."""
     seeds = claim.seeds(results)
     missing = [label for label, count in seeds.items() if not count]
     if claim.verdict(results) == "not enough runs" and missing:

@@ -93,6 +93,11 @@ def every(holds: Callable[..., bool], *over: Iterable[Any]) -> bool:
     return all(answers)
 
 
+def some(holds: Callable[..., bool], *over: Iterable[Any]) -> bool:
+    """Whether it holds for some combination; one settles it."""
+    return not every(lambda *combination: not holds(*combination), *over)
+
+
 # What counts as a difference between two accuracies: more than two points.
 MARGIN = 0.02
 

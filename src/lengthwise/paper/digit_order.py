@@ -1,9 +1,9 @@
-"""Two orders of digits in modular arithmetic (§4): only with the least significant first do models generalise."""
+"""Two orders of digits modulo 100 (§4): which lets models with absolute embeddings generalise, as in Table 2?"""
 
 from itertools import product
 from typing import Any
 
-from lengthwise.paper.artefact import TRAINED, Claim, Results, ScaleName, Setting, Table, artefact
+from lengthwise.paper.artefact import TRAINED, Claim, Results, ScaleName, Setting, Table, artefact, every
 from lengthwise.paper.drawing import COLOURS, finish, line, panels, percent
 from lengthwise.paper.scales import EMBEDDINGS
 from lengthwise.paper.table_modular_addition import TableModularAddition, third
@@ -20,8 +20,11 @@ def label(what: str, embedding: str, first: str) -> str:
 
 def order_decides(what: str) -> Claim:
     def holds(results: Results) -> bool:
-        most, least = (label(what, "APE", first) for first in ORDERS)
-        return results.beyond(most, 6) <= 0.1 and results.beyond(least, third(results)) >= 0.5
+        def expected(first: str) -> bool:
+            run = label(what, "APE", first)
+            return results.beyond(run, third(results)) >= 0.5 if first == "least" else results.beyond(run, 6) <= 0.1
+
+        return every(expected, ORDERS)
 
     return Claim(
         f"models with absolute embeddings generalise in {what} modulo 100 if the least significant digit is written"
@@ -30,18 +33,19 @@ def order_decides(what: str) -> Claim:
     )
 
 
-@artefact("digit-order", "§4, two readings", "Modulo 100: which digit is written first")
+@artefact("digit-order", "§4, two orders of digits", "Modulo 100: which digit is written first")
 class DigitOrder(Table):
     lengths = TableModularAddition.lengths
     published = {label(what, pe, first): (None,) * 5 for what in TABLES for pe in EMBEDDINGS for first in ORDERS}
     claims = tuple(order_decides(what) for what in TABLES)
     notes = (
         "Section 2 writes the most significant digit first and padding last. So the last digits of a number, which"
-        " alone matter modulo 100, have other places for every length, and those of 6 digits have places where an"
-        " absolute embedding has never seen a digit. Yet Table 2a has 99.5 % at 6 (c = 100, APE), and 21.3 % at 20."
-        " With the least significant digit first, they always have the same places, and more digits only disturb.",
-        "The paper doesn't compare the two. At smoke and cpu scale, Table 2 is run with the least significant digit"
-        " first; at paper scale as the text has it.",
+        " alone matter modulo 100, have other places for every length, and the last of 6 has a place where an absolute"
+        " embedding has never seen a digit. Yet Table 2a has 99.5 % at 6 (c = 100, APE), and less and less up to 21.3 %"
+        " at 20. With the least significant digit first (or padding first, which isn't tried here), the digits that"
+        " matter always have the same places, and more digits only disturb.",
+        "The paper has one order and doesn't compare. At smoke and cpu scale, its modular tables are run with the least"
+        " significant digit first; at paper scale as the text has it.",
     )
 
     def settings(self, scale: ScaleName) -> dict[str, Setting]:

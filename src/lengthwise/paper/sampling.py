@@ -1,6 +1,6 @@
 """Three readings of "up to 5 digits" (§2.1): one length a problem, one an operand, or uniform over integers."""
 
-from lengthwise.paper.artefact import Claim, Results, ScaleName, Setting, Table, artefact
+from lengthwise.paper.artefact import Claim, Results, ScaleName, Setting, Table, artefact, every
 from lengthwise.paper.scales import ENCODERS
 from lengthwise.paper.table_addition import addition
 
@@ -8,10 +8,12 @@ READINGS = ("problem-length", "uniform-length", "uniform-integer")
 
 
 def sampling_decides(encoder: str) -> Claim:
-    by_problem, by_integer = f"{encoder} problem-length", f"{encoder} uniform-integer"
-
     def holds(results: Results) -> bool:
-        return results.mean(by_problem, 6) >= 0.2 and results.beyond(by_integer, 6) <= 0.05
+        def expected(reading: str) -> bool:
+            run = f"{encoder} {reading}"
+            return results.mean(run, 6) >= 0.2 if reading == "problem-length" else results.beyond(run, 6) <= 0.05
+
+        return every(expected, ("problem-length", "uniform-integer"))
 
     return Claim(
         f"{encoder}s generalise to 6 digits if training problems are uniform over lengths (at least 20 %), and not if"

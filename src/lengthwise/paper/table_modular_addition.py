@@ -5,7 +5,7 @@ from lengthwise.paper.scales import EMBEDDINGS, RELATIVE, budget, model, setting
 from lengthwise.paper.table_addition import TableAddition, addition
 
 EASY = (100, 1000)  # only the last digits of the operands matter
-ORDER_NOTE = "At smoke and cpu scale the least significant digit is written first: §4, two readings, says why."
+ORDER_NOTE = "At smoke and cpu scale the least significant digit is written first: §4, two orders of digits, says why."
 
 
 def third(results: Results) -> int:
@@ -23,8 +23,8 @@ class TableModularAddition(Table):
         "c=1000 APE": (100, 90.8, 79.3, 51.8, 14.1),
         "c=1000 RPE_k": (100, 100, 100, 100, 15.2),
         "c=1000 RPE_k,q": (100, 100, 100, 100, 9.8),
-        # What the text compares with: the same models in Table 1, which has no column for 5 digits.
-        **{f"no modulus {pe}": (None, *TableAddition.published[f"UTransformer {pe} B"]) for pe in EMBEDDINGS},
+        # What the text compares with: the same models in Table 1; 100 % in domain is what its text says.
+        **{f"no modulus {pe}": (100, *TableAddition.published[f"UTransformer {pe} B"]) for pe in EMBEDDINGS},
     }
     claims = (
         Claim(
@@ -36,7 +36,7 @@ class TableModularAddition(Table):
             lambda results: every(
                 lambda c, pe: (
                     results.beyond(f"c={c} {pe}", third(results))
-                    > results.mean(f"no modulus {pe}", third(results)) + MARGIN
+                    > results.beyond(f"no modulus {pe}", third(results)) + MARGIN
                 ),
                 EASY,
                 RELATIVE,
@@ -51,20 +51,23 @@ class TableModularAddition(Table):
         "The text has relative embeddings ahead; the published RPE_k row for c = 100 is below APE at 15 and 20 digits,"
         " and RPE_k,q for c = 1000 is below APE at 20.",
         ORDER_NOTE,
-        "The rows without a modulus are those of Table 1 (UTransformer, Base), with which the text compares.",
+        "The rows without a modulus are the models of Table 1 (UTransformer, Base), with which the text compares.",
     )
 
     def settings(self, scale: ScaleName) -> dict[str, Setting]:
         digits = self.lengths[scale][-1]
         return {
             **{f"c={c} {pe}": modular(scale, "addition", c, pe, "B", digits) for c in EASY for pe in EMBEDDINGS},
-            **{f"no modulus {pe}": addition(scale, "UTransformer", pe, "B") for pe in EMBEDDINGS},
+            **{f"no modulus {pe}": addition(scale, "UTransformer", pe, "B") | order(scale) for pe in EMBEDDINGS},
         }
+
+
+def order(scale: ScaleName) -> Setting:
+    """Which digit is written first, see digit_order.py."""
+    return {} if scale == "paper" else {"layout.order": "least-significant-first"}
 
 
 def modular(scale: ScaleName, operation: str, modulus: int, embedding: str, size: str, digits: int) -> Setting:
     """A run of modular addition or multiplication in a layout of so many digits, which other artefacts share."""
     task = {"task.kind": f"modular-{operation}", "task.modulus": modulus, "data.test_digits": digits}
-    if scale != "paper":
-        task["layout.order"] = "least-significant-first"  # see digit_order.py
-    return setting(scale, task, model(scale, "UTransformer", size, embedding), budget(scale, 3000))
+    return setting(scale, task, order(scale), model(scale, "UTransformer", size, embedding), budget(scale, 3000))

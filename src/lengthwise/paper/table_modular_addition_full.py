@@ -1,10 +1,14 @@
 """Appendix A.1: modular addition for four moduli, three position embeddings and two sizes."""
 
-from lengthwise.paper.artefact import Claim, Results, ScaleName, Setting, Table, artefact, every
+from lengthwise.paper.artefact import Claim, Results, ScaleName, Setting, Table, artefact, every, some
 from lengthwise.paper.scales import EMBEDDINGS
 from lengthwise.paper.table_modular_addition import EASY, ORDER_NOTE, modular
 
 HARD = (128, 101)
+
+
+def extrapolates(results: Results, run: str) -> bool:
+    return results.beyond(run, TableModularAdditionFull.lengths[results.scale][1]) >= 0.5
 
 
 def hard_is_not_learnt(results: Results, size: str) -> bool:
@@ -20,16 +24,7 @@ class TableModularAdditionFull(Table):
         Claim(
             "models manage to extrapolate when the modulus is a power of 10"
             " (some Base model has at least half right at the second length)",
-            lambda results: every(
-                lambda c: (
-                    max(
-                        results.mean(f"c={c} {pe} B", TableModularAdditionFull.lengths[results.scale][1])
-                        for pe in EMBEDDINGS
-                    )
-                    >= 0.5
-                ),
-                EASY,
-            ),
+            lambda results: every(lambda c: some(lambda pe: extrapolates(results, f"c={c} {pe} B"), EMBEDDINGS), EASY),
         ),
         Claim(
             "c = 128 and 101: no Base model learns 5-digit modular addition in domain (less than half right)",

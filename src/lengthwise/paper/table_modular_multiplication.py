@@ -1,6 +1,6 @@
 """Table 2b: modular multiplication with moduli that are powers of ten, by position embedding."""
 
-from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact, every
+from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact, every, some
 from lengthwise.paper.scales import EMBEDDINGS
 from lengthwise.paper.table_modular_addition import EASY, ORDER_NOTE, modular
 
@@ -14,14 +14,18 @@ CPU: Setting = {
     "training.steps": 10000,
 }
 CPU_NOTE = (
-    f"{ORDER_NOTE} At cpu scale answers have all digits of c − 1 (as §4 says, the result has constant length), the"
-    " second operand is no wider than it needs, and each operand has a length of its own."
+    f"{ORDER_NOTE} At cpu scale answers have all digits of c − 1 (for c = 10^k the result has constant length, as §4"
+    " says), the second operand is no wider than it needs, each operand has a length of its own, and models 8 heads."
 )
 
 
 def third(results: Results) -> int:
     """Well beyond the trained length: 20 digits at paper scale."""
     return TableModularMultiplication.lengths[results.scale][2]
+
+
+def longest(results: Results) -> int:
+    return TableModularMultiplication.lengths[results.scale][-1]
 
 
 @artefact("table-modular-multiplication", "§4, Table 2b", "Modular multiplication, c = 100 and 1000")
@@ -43,13 +47,7 @@ class TableModularMultiplication(Table):
         ),
         Claim(
             "c = 100: the best embedding is right nearly always at the longest tested (at least 95 %)",
-            lambda results: (
-                max(
-                    results.mean(f"c=100 {pe}", TableModularMultiplication.lengths[results.scale][-1])
-                    for pe in EMBEDDINGS
-                )
-                >= 0.95
-            ),
+            lambda results: some(lambda pe: results.beyond(f"c=100 {pe}", longest(results)) >= 0.95, EMBEDDINGS),
         ),
         Claim(
             "c = 1000: relative embeddings (RPE_k,q) improve on absolute ones at the third length",

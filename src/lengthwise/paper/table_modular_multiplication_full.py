@@ -1,10 +1,21 @@
 """Appendix A.1: modular multiplication for four moduli, three position embeddings and two sizes."""
 
-from lengthwise.paper.artefact import MARGIN, Claim, Results, ScaleName, Setting, Table, artefact, every
+from lengthwise.paper.artefact import (
+    MARGIN,
+    Claim,
+    Results,
+    ScaleName,
+    Setting,
+    Table,
+    Undecided,
+    artefact,
+    every,
+    some,
+)
 from lengthwise.paper.scales import EMBEDDINGS, RELATIVE
 from lengthwise.paper.table_modular_addition import EASY
 from lengthwise.paper.table_modular_addition_full import HARD
-from lengthwise.paper.table_modular_multiplication import CPU_NOTE, modular_multiplication
+from lengthwise.paper.table_modular_multiplication import CPU_NOTE, longest, modular_multiplication
 
 
 def second(results: Results) -> int:
@@ -12,8 +23,12 @@ def second(results: Results) -> int:
     return TableModularMultiplicationFull.lengths[results.scale][1]
 
 
-def longest(results: Results) -> int:
-    return TableModularMultiplicationFull.lengths[results.scale][-1]
+def prime_fails(results: Results) -> bool:
+    """Judged on the models that have learnt 5 digits."""
+    learnt = [run for pe in EMBEDDINGS if results.mean(run := f"c=101 {pe} B", 5) >= 0.5]
+    if not learnt:
+        raise Undecided("no model that has learnt c = 101")
+    return every(lambda run: results.mean(run, second(results)) <= 0.05, learnt)
 
 
 @artefact(
@@ -92,11 +107,12 @@ class TableModularMultiplicationFull(Table):
         ),
         Claim(
             "c = 101: models can learn modular multiplication in domain (some Base model has at least half right)",
-            lambda results: max(results.mean(f"c=101 {pe} B", 5) for pe in EMBEDDINGS) >= 0.5,
+            lambda results: some(lambda pe: results.mean(f"c=101 {pe} B", 5) >= 0.5, EMBEDDINGS),
         ),
         Claim(
-            "c = 101: Base models consistently fail on longer sequences (at most 5 % at the second length)",
-            lambda results: every(lambda pe: results.mean(f"c=101 {pe} B", second(results)) <= 0.05, EMBEDDINGS),
+            "c = 101: Base models that have learnt it consistently fail on longer sequences (at most 5 % at the second"
+            " length)",
+            prime_fails,
         ),
     )
     notes = (
