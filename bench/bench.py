@@ -187,6 +187,9 @@ def main() -> None:
     out = chosen.out or (None if chosen.only or chosen.quick else ROOT / "results" / "bench.json")
     rows: list[dict[str, Any]] = []
     asked = [case for case in cases(chosen.quick) if not chosen.only or any(text in case[0] for text in chosen.only)]
+    rest = overheads()
+    for name, value in rest.items():
+        print(f"{name}: {shown(value)}", flush=True)
     for i, (model, position, threads) in enumerate(asked):
         print(f"{i + 1} of {len(asked)}: {model}, {position}", file=sys.stderr, flush=True)
         settings = {**MODELS[model], "model.position": position, "threads": threads}
@@ -194,11 +197,7 @@ def main() -> None:
         for what, found in duel(settings, compiled):
             rows.append({"model": model, "position": position, "what": what, "threads": threads, **found})
             print(line(rows[-1]), flush=True)
-        save(out, rows, {})  # so that nothing is lost if it is stopped
-    rest = overheads()
-    for name, value in rest.items():
-        print(f"{name}: {shown(value)}")
-    save(out, rows, rest)
+        save(out, rows, rest)  # so that nothing is lost if it is stopped
     if out:
         print(f"written to {out}")
 
