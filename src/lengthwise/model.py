@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from lengthwise import kernels
 from lengthwise.errors import UsageError, nearest
+from lengthwise.kernels import ActivationName, Linear, Norm
 from lengthwise.layout import PAD, VOCABULARY, Coordinates
 from lengthwise.positions import (
     POSITIONS,
@@ -77,7 +78,7 @@ class ModelConfig(Config):
     position: AnyPosition = Field("relative-key", validate_default=True, description="the position embedding")
     feedforward_width: int | None = Field(None, ge=1, description="null: 4·width")
     embedding_width: int | None = Field(None, ge=1, description="embed symbols so wide, then project (ALBERT)")
-    activation: Literal["gelu", "gelu-tanh", "relu"] = Field("relu", description="of the feed-forward network")
+    activation: ActivationName = Field("relu", description="of the feed-forward network")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after each sublayer or before it")
     norm_epsilon: float = Field(1e-12, gt=0, description="of the layer norms")
     dropout: float = Field(0.0, ge=0, lt=1, description="of hidden vectors")
@@ -121,7 +122,8 @@ class ModelConfig(Config):
     @model_validator(mode="after")
     def _something_is_attended_to(self) -> "ModelConfig":
         kind = innermost(self.position).kind
-        if not self.content and POSITIONS[kind].scores is Position.scores:
+        position = POSITIONS[kind]
+        if not self.content and position.scores is Position.scores and position.relative is Position.relative:
             raise UsageError(f"model.content is false, but the position embedding '{kind}' has no scores of its own")
         return self
 
@@ -159,39 +161,6 @@ class Knobs:
             raise UsageError(f"the sharpness of attention is a positive number, not {self.sharpness}")
 
 
-class SigmoidGelu(torch.autograd.Function):
-    """x·σ(x·(A + B·x²)), which is gelu as approximated by tanh; on a CPU twice as fast as torch's own."""
-
-    A = 2 * math.sqrt(2 / math.pi)
-    B = 0.044715 * A
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        sigmoid = SigmoidGelu.quadratic(x, SigmoidGelu.B).mul_(x).sigmoid_()
-        ctx.save_for_backward(x, sigmoid)
-        return x * sigmoid
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        x, sigmoid = ctx.saved_tensors
-        slope = SigmoidGelu.quadratic(x, 3 * SigmoidGelu.B).mul_(x)  # of the sigmoid's argument, times x
-        return slope.addcmul_(slope, sigmoid, value=-1).add_(1).mul_(sigmoid).mul_(gradient)
-
-    @staticmethod
-    def quadratic(x: Tensor, b: float) -> Tensor:
-        """A + b·x²"""
-        return torch.addcmul(x.new_tensor(SigmoidGelu.A), x, x, value=b)
-
-
-class GeluTanh(nn.Module):
-    """gelu as approximated by tanh."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        fast = x.is_cpu and x.dtype == torch.float32
-        return cast(Tensor, SigmoidGelu.apply(x)) if fast else F.gelu(x, approximate="tanh")
-
-
 # Queries, keys and values, each (b, …, width); by position alone, only values and, for reading, those of the symbols.
 Projected = tuple[Tensor, ...]
 
@@ -203,8 +172,8 @@ class Attention(nn.Module):
         super().__init__()
         self.heads, self.by_content = config.heads, by_content
         self.scale = 1 / math.sqrt(config.width // config.heads) if config.content else 0.0
-        self.qkv = nn.Linear(config.width, (3 if by_content else 1) * config.width)
-        self.output = nn.Linear(config.width, config.width)
+        self.qkv = Linear(config.width, (3 if by_content else 1) * config.width)
+        self.output = Linear(config.width, config.width)
         own = config.attention_dropout
         self.dropout = nn.Dropout(config.dropout if own is None else own)
         self.sink = config.sink
@@ -215,11 +184,14 @@ class Attention(nn.Module):
         if queries == x.shape[-2] or not self.by_content:
             return self.qkv(x).split(width, -1)
         weight, bias = self.qkv.weight, self.qkv.bias
-        q = F.linear(x[:, :queries], weight[:width], bias[:width])
-        return q, *F.linear(x, weight[width:], bias[width:]).split(width, -1)
+        q = kernels.linear(x[:, :queries], weight[:width], bias[:width])
+        return q, *kernels.linear(x, weight[width:], bias[width:]).split(width, -1)
 
     def forward(self, projected: Projected, view: View, position: Position, sharpness: float) -> Tensor:
         """What `project` gives -> (b, queries, width)"""
+        if view.plain and kernels.native(*projected):
+            q, k, v = projected
+            return self.output(kernels.attend(q, k, v, self.heads, self.scale, view.relative))
         batch, _, width = projected[0].shape
         by_head = [y.view(batch, -1, self.heads, width // self.heads).transpose(1, 2) for y in projected]
         if view.weights is not None:
@@ -266,28 +238,54 @@ class Layer(nn.Module):
         super().__init__()
         inner = config.feedforward_width or 4 * config.width
         self.attention = Attention(config, by_content)
-        self.attention_norm = nn.LayerNorm(config.width, config.norm_epsilon)
-        self.widen = nn.Linear(config.width, inner)
-        self.activation = {"gelu": nn.GELU(), "gelu-tanh": GeluTanh(), "relu": nn.ReLU()}[config.activation]
-        self.narrow = nn.Linear(inner, config.width)
-        self.feedforward_norm = nn.LayerNorm(config.width, config.norm_epsilon)
+        self.attention_norm = Norm(config.width, config.norm_epsilon)
+        self.widen = Linear(config.width, inner)
+        self.activation = kernels.Activation(config.activation)
+        self.narrow = Linear(inner, config.width)
+        self.feedforward_norm = Norm(config.width, config.norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
+        self.inside = tuple(self.modules())[1:]
 
     def project(self, x: Tensor, queries: int) -> Projected:
         """What attention needs of x."""
         return self.attention.project(self.attention_norm(x) if self.pre_norm else x, queries)
 
-    def forward(self, x: Tensor, projected: Projected, view: View, position: Position, sharpness: float) -> Tensor:
-        """x (b, j, width) and what `project` makes of it -> (b, queries, width)"""
-        y = x[:, : view.queries] + self.dropout(self.attention(projected, view, position, sharpness))
-        if not self.pre_norm:
-            y = self.attention_norm(y)
-        normed = self.feedforward_norm(y) if self.pre_norm else y
-        y = y + self.dropout(self.narrow(self.activation(self.widen(normed))))
-        if not self.pre_norm:
-            y = self.feedforward_norm(y)
-        return y
+    def forward(
+        self, x: Tensor, projected: Projected | None, view: View, position: Position, sharpness: float
+    ) -> Tensor:
+        """x (b, j, width), and what `project` makes of it if that is known -> (b, queries, width)"""
+        if view.plain and self.plain and kernels.native(x):
+            attention = self.attention
+            parts = attention.qkv, attention.output, self.attention_norm, self.widen, self.narrow, self.feedforward_norm
+            return kernels.layer(
+                x,
+                projected,
+                view.relative,
+                [parameter for part in parts for parameter in (part.weight, part.bias)],
+                queries=view.queries,
+                heads=attention.heads,
+                scale=attention.scale,
+                activation=self.activation.name,
+                epsilon=self.attention_norm.eps,
+            )
+        if projected is None:
+            projected = self.project(x, view.queries)
+        x, attended = x[:, : view.queries], self.dropout(self.attention(projected, view, position, sharpness))
+        if self.pre_norm:
+            x = x + attended
+            return x + self.feedforward(self.feedforward_norm(x))
+        x = self.attention_norm(x, attended)
+        return cast(Tensor, self.feedforward_norm(x, self.feedforward(x)))
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing happens between its parts: no dropout, and nobody looks at them with a hook."""
+        dropped = self.training and (self.dropout.p or self.attention.dropout.p)
+        return not (self.pre_norm or dropped or any(kernels.hooked(part) for part in self.inside))
+
+    def feedforward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.dropout(self.narrow(self.activation(self.widen(x)))))
 
 
 @dataclass(frozen=True)
@@ -314,13 +312,13 @@ class Encoder(nn.Module):
         self.positions = nn.ModuleList([position(config.position, shape)])
         if self.position(0).per_layer:
             self.positions.extend(position(config.position, shape) for _ in range(own_layers - 1))
-        self.embedding_norm = nn.LayerNorm(input_width, config.norm_epsilon)
+        self.embedding_norm = Norm(input_width, config.norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
-        self.project = nn.Linear(input_width, config.width) if config.embedding_width else nn.Identity()
+        self.project = Linear(input_width, config.width) if config.embedding_width else nn.Identity()
         self.by_content = config.content or self.position(0).by_content
         self.layers = nn.ModuleList(Layer(config, self.by_content) for _ in range(own_layers))
-        self.final_norm = nn.LayerNorm(config.width, config.norm_epsilon) if config.norm == "pre" else nn.Identity()
-        self.classifier = nn.Linear(config.width, vocabulary)
+        self.final_norm = Norm(config.width, config.norm_epsilon) if config.norm == "pre" else nn.Identity()
+        self.classifier = Linear(config.width, vocabulary)
 
     @property
     def random(self) -> bool:
@@ -388,9 +386,9 @@ class Encoder(nn.Module):
         return view
 
     def weighed(self, view: View) -> list[View]:
-        """The view of every layer, in turns: where attention is by position alone, with its weights, computed once."""
+        """The view of every layer, in turns, with what depends on positions alone, computed once."""
         if self.by_content:
-            return [view]
+            return [self.plainly(view, cast(Position, position)) for position in self.positions]
         nothing = self.symbols.weight.new_empty(0)  # for queries and keys
         sharpness = 1.0 if self.training else self.knobs.sharpness
         attention = cast(Layer, self.layers[0]).attention
@@ -405,22 +403,30 @@ class Encoder(nn.Module):
             views.append(replace(view, weights=weights, reading=reading))
         return views
 
+    def plainly(self, view: View, position: Position) -> View:
+        """The view, marked if attention, or a whole layer, can be left to `kernels`."""
+        dropout = cast(Layer, self.layers[0]).attention.dropout.p
+        altered = dropout if self.training else self.knobs.sharpness != 1
+        everywhere = view.band is None and view.hidden is None and not self.config.sink
+        if altered or not everywhere or not position.by_products:
+            return view
+        relative = position.relative(view)
+        shared = relative is None or relative.rows.dim() == 2  # by all examples
+        return replace(view, plain=True, relative=relative) if shared else view
+
     def apply_layer(self, i: int, x: Tensor, start: Input, view: View) -> Tensor:
         read = None if view.reading is None else self.classify(x).softmax(-1)
         if self.config.recall and i:
             x = x + start.x
         sharpness = 1.0 if self.training else self.knobs.sharpness
         layer = cast(Layer, self.layers[i % len(self.layers)])
-        if i or start.projected is None:
-            projected = layer.project(x, view.queries)
-        else:
-            projected = start.projected
-            if self.by_content:
-                q, *kv = projected
-                projected = q[:, : view.queries], *kv
+        projected = None if i else start.projected
+        if projected and self.by_content:
+            q, *kv = projected
+            projected = q[:, : view.queries], *kv
         if read is not None:
             assert start.symbols is not None, "symbols have values where attention is by position alone"
-            projected = *projected, read @ start.symbols
+            projected = *(projected or layer.project(x, view.queries)), read @ start.symbols
         return cast(Tensor, layer(x, projected, view, self.position(i), sharpness))
 
     def classify(self, x: Tensor) -> Tensor:

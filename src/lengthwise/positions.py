@@ -7,6 +7,7 @@ width of a head. Queries are the first i positions; keys are all positions or, i
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Literal
 
 import torch
@@ -46,6 +47,8 @@ class View:
     hidden: Tensor | None = None  # pairs that don't attend, in a shape that broadcasts to (b, h, i, j)
     weights: Tensor | None = None  # of attention, where they depend on positions alone: (h, i, j) or (b, h, i, j)
     reading: Tensor | None = None  # the same, of keys of which only the symbols are seen that would be read there
+    plain: bool = False  # whether scores are products with all keys and with the vectors of `relative`, and no more
+    relative: "Relative | None" = None  # of all pairs, where that is so
 
     def ends(self, coordinate: str) -> tuple[Tensor, Tensor]:
         """A coordinate of queries and of keys, which broadcast to (i, j), or to (b, i, j) where examples differ."""
@@ -85,7 +88,9 @@ class View:
             return x if x is None or x.shape[-2] == 1 else x[..., :queries, :]
 
         band, hidden, weights, reading = map(first, (self.band, self.hidden, self.weights, self.reading))
-        return replace(self, queries=queries, band=band, hidden=hidden, weights=weights, reading=reading)
+        relative = self.relative and replace(self.relative, rows=self.relative.rows[..., :queries, :])
+        fewer = replace(self, queries=queries, band=band, hidden=hidden, weights=weights, reading=reading)
+        return replace(fewer, relative=relative)
 
     def of_examples(self, rows: Tensor) -> "View":
         """The same for some examples of the batch."""
@@ -138,6 +143,34 @@ def grouped(members: Tensor, group: Tensor, groups: int) -> Tensor:
     return table
 
 
+@dataclass(frozen=True)
+class Relative:
+    """A vector for each pair of query and key, which is multiplied with the query and, by_key, with the key as well."""
+
+    table: Tensor  # (rows, d)
+    rows: Tensor  # of the table for each pair: (i, j), or (b, i, j) where examples differ
+    by_key: bool = False
+
+    @cached_property
+    def vectors(self) -> Tensor:
+        return self.table[self.rows]
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        by_query = self.attend(q, self.rows)
+        if not self.by_key:
+            return by_query
+        if k.dim() == 5:
+            vectors = self.vectors[:, None] if self.rows.dim() == 3 else self.vectors
+            return by_query + (k * vectors).sum(-1)
+        return by_query + self.attend(k, self.rows.mT).mT
+
+    def attend(self, x: Tensor, rows: Tensor) -> Tensor:
+        """x (b, h, i, d) · table[rows] for rows (i, j) or (b, i, j): (b, h, i, j)."""
+        if rows.dim() == 2:
+            return torch.einsum("bhid,ijd->bhij", x, self.table[rows])
+        return (x @ self.table.T).gather(-1, rows[:, None].expand(-1, x.shape[1], -1, -1))
+
+
 class Position(nn.Module):
     """A position embedding. The hooks here do nothing; a subclass overrides what it needs."""
 
@@ -170,7 +203,18 @@ class Position(nn.Module):
 
         Keys are (b, h, j, d), or (b, h, i, j, d) in a band, where each query has keys of its own.
         """
+        relative = self.relative(view)
+        return None if relative is None else relative.scores(q, k)
+
+    def relative(self, view: View) -> Relative | None:
+        """Vectors whose products with queries and keys are its scores; what gives them needs no `scores`."""
         return None
+
+    @property
+    def by_products(self) -> bool:
+        """Whether scores come from queries, keys and the vectors of `relative` alone."""
+        own = type(self)
+        return own.scores is Position.scores and own.rotate is Position.rotate
 
     def moved(self, at: Coordinates[Tensor]) -> Coordinates[Tensor]:
         """The coordinates that all hooks are given; drawn once for each pass over a batch."""
@@ -257,9 +301,8 @@ class Abacus(Coupled):
         return x + self.table(torch.where(at.place > 0, at.place + self.random_offset(), 0))
 
 
-@POSITIONS.register("relative-key")
-class RelativeKey(OverCoordinate):
-    """A learned vector for each distance, multiplied with the queries (RPE_k; Shaw et al., 2018)."""
+class OverDistance(OverCoordinate):
+    """A position embedding with a table that has a row for each distance, or for each of each pair of operands."""
 
     class Options(OverCoordinate.Options):
         clip: int | None = Field(None, ge=1, description="distances beyond ±clip share a vector; null: none do")
@@ -268,21 +311,17 @@ class RelativeKey(OverCoordinate):
     options: Options
     per_layer = True
 
-    def __init__(self, options: Options, shape: Shape):
+    def __init__(self, options: Options, shape: Shape, width: int):
         super().__init__(options, shape)
         # Distances of significance are longer where examples have different lengths and the largest digit comes first.
         longest = shape.max_length - 1 if options.coordinate == "index" else 2 * shape.max_length - 1
         self.reach = options.clip or longest
-        self.tables = shape.operands**2 if options.by_operands else 1
-        self.table = nn.Embedding(self.tables * (2 * self.reach + 1), shape.head_width)
-        self.scale = 1 / math.sqrt(shape.head_width) if shape.scale_relative else 1.0
+        tables = shape.operands**2 if options.by_operands else 1
+        self.table = nn.Embedding(tables * (2 * self.reach + 1), width)
 
     @property
     def longest(self) -> int | None:
         return None if self.options.clip else self.shape.max_length
-
-    def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
-        return attend(q, self.table.weight, self.rows(view)) * self.scale
 
     def rows(self, view: View) -> Tensor:
         """The table's row for each pair of query and key: (i, j), or (b, i, j) where examples differ."""
@@ -296,26 +335,24 @@ class RelativeKey(OverCoordinate):
         return rows
 
 
+@POSITIONS.register("relative-key")
+class RelativeKey(OverDistance):
+    """A learned vector for each distance, multiplied with the queries (RPE_k; Shaw et al., 2018)."""
+
+    def __init__(self, options: OverDistance.Options, shape: Shape):
+        super().__init__(options, shape, shape.head_width)
+        self.scale = 1 / math.sqrt(shape.head_width) if shape.scale_relative else 1.0
+
+    def relative(self, view: View) -> Relative:
+        return Relative(self.table.weight * self.scale, self.rows(view))
+
+
 @POSITIONS.register("relative-key-query")
 class RelativeKeyQuery(RelativeKey):
     """A learned vector for each distance, multiplied with queries and with keys (RPE_{k,q}; Huang et al., 2018)."""
 
-    def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
-        rows = self.rows(view)
-        by_query = attend(q, self.table.weight, rows)
-        if k.dim() == 5:
-            vectors = self.table.weight[rows]
-            by_key = (k * (vectors[:, None] if rows.dim() == 3 else vectors)).sum(-1)
-        else:
-            by_key = attend(k, self.table.weight, rows.mT).mT
-        return (by_query + by_key) * self.scale
-
-
-def attend(x: Tensor, table: Tensor, rows: Tensor) -> Tensor:
-    """x (b, h, i, d) · table[rows] for rows (i, j) or (b, i, j): (b, h, i, j)."""
-    if rows.dim() == 2:
-        return torch.einsum("bhid,ijd->bhij", x, table[rows])
-    return (x @ table.T).gather(-1, rows[:, None].expand(-1, x.shape[1], -1, -1))
+    def relative(self, view: View) -> Relative:
+        return replace(super().relative(view), by_key=True)
 
 
 def by_head(bias: Tensor) -> Tensor:
@@ -324,18 +361,17 @@ def by_head(bias: Tensor) -> Tensor:
 
 
 @POSITIONS.register("relative-bias")
-class RelativeBias(RelativeKey):
+class RelativeBias(OverDistance):
     """A learned number for each distance and head, which depends on no content (as in Swin; Liu et al., 2021)."""
 
-    class Options(RelativeKey.Options):
+    class Options(OverDistance.Options):
         strength: float = Field(1.0, gt=0, description="factor of the numbers; more: heads prefer some places at once")
 
     options: Options
     by_content = False
 
     def __init__(self, options: Options, shape: Shape):
-        super().__init__(options, shape)
-        self.table = nn.Embedding(self.table.num_embeddings, shape.heads)
+        super().__init__(options, shape, shape.heads)
 
     def scores(self, q: Tensor, k: Tensor, view: View) -> Tensor:
         return by_head(self.table(self.rows(view)) * self.options.strength)

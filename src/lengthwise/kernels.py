@@ -1,0 +1,359 @@
+"""What a small transformer does on a CPU in float32, by kernels.c: linear maps, activations, layer norms, attention.
+
+The C code is compiled when it is first needed, by the C compiler of the machine, and kept in the user's cache. Where
+that can't be, and for other devices, types and transforms, the same is done by torch.
+"""
+
+import ctypes
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+ActivationName = Literal["relu", "gelu", "gelu-tanh"]
+ACTIVATIONS: tuple[ActivationName, ...] = get_args(ActivationName)  # in the order of their numbers in kernels.c
+SOURCE = Path(__file__).with_suffix(".c")
+FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
+PARTS = ("qkv", "output", "attention_norm", "widen", "narrow", "feedforward_norm")  # of a layer
+MOST_PADDING = 15  # of a row of attention weights
+LONG, INT, FLOAT, POINTER = ctypes.c_long, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+
+wanted = ContextVar("wanted", default=os.environ.get("LENGTHWISE_KERNELS") != "torch")
+
+
+class Shape(ctypes.Structure):
+    """Of attention: examples, heads, queries, keys, width of a head; scale of q·k; whether and how vectors are used."""
+
+    _fields_ = (
+        *((name, LONG) for name in "bhijd"),
+        ("scale", FLOAT),
+        ("by_query", INT),
+        ("by_key", INT),
+    )
+
+
+class Tokens(ctypes.Structure):
+    """Where a tensor (b, i, width) is in memory, and how far it is from token to token."""
+
+    _fields_ = (("x", POINTER), ("stride", LONG))
+
+
+class LayerShape(ctypes.Structure):
+    _fields_ = (("width", LONG), ("inner", LONG), ("activation", INT), ("epsilon", FLOAT))
+
+
+class Parameters(ctypes.Structure):
+    """Those of a layer: weight and bias of its linear maps and norms."""
+
+    _fields_ = tuple((f"{name}{suffix}", POINTER) for name in PARTS for suffix in ("", "_bias"))
+
+
+SIGNATURES: dict[str, list[Any]] = {
+    "linear": [LONG, LONG, LONG, *4 * [POINTER]],
+    "linear_input_gradient": [LONG, LONG, LONG, POINTER, POINTER, INT, POINTER],
+    "linear_weight_gradient": [LONG, LONG, LONG, *4 * [POINTER]],
+    "activate": [INT, LONG, *3 * [POINTER]],
+    "norm": [LONG, LONG, FLOAT, *7 * [POINTER]],
+    "norm_gradient": [LONG, LONG, *7 * [POINTER]],
+    "attend": [Shape, *3 * [Tokens], POINTER, POINTER, Tokens],
+    "attend_gradient": [Shape, *3 * [Tokens], POINTER, POINTER, *4 * [Tokens], POINTER],
+    "layer_memory": [Shape, LayerShape],
+    "layer": [Shape, LayerShape, Parameters, POINTER, *3 * [Tokens], POINTER, INT, POINTER, POINTER],
+    "layer_gradient": [
+        *(Shape, LayerShape, Parameters, POINTER, *3 * [Tokens], POINTER, POINTER, POINTER, POINTER),
+        *(*3 * [Tokens], POINTER, Parameters),
+    ],
+}
+
+
+@contextmanager
+def by_torch() -> Iterator[None]:
+    """Do all by torch meanwhile, such as what needs second derivatives. LENGTHWISE_KERNELS=torch does so always."""
+    token = wanted.set(False)
+    try:
+        yield
+    finally:
+        wanted.reset(token)
+
+
+@cache
+def library() -> ctypes.CDLL | str:
+    """The compiled kernels, or why there are none."""
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    try:
+        path = compiled(compiler)
+        found = ctypes.CDLL(str(path))
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else error
+        return f"{shlex.join(compiler)} didn't compile {SOURCE.name}: {said}"
+    for name, arguments in SIGNATURES.items():
+        function = getattr(found, name)
+        function.argtypes, function.restype = arguments, LONG if name == "layer_memory" else None
+    return found
+
+
+def compiled(compiler: list[str]) -> Path:
+    """The shared library of this source, compiler and processor."""
+    version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    # torch's own OpenMP library, which is loaded by now, is then used here too.
+    flags = [*FLAGS, *(["-fopenmp"] if sys.platform == "linux" else [])]
+    known = [SOURCE.read_text(), version, *flags, processor()]
+    name = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lengthwise" / f"kernels-{name}.so"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as directory:
+            new = Path(directory) / kept.name
+            command = [*compiler, *flags, str(SOURCE), "-o", str(new), "-lm"]
+            subprocess.run(command, capture_output=True, text=True, check=True)
+            new.replace(kept)  # at once, as other processes may be doing the same
+    return kept
+
+
+@cache
+def processor() -> str:
+    """The processor's name and what it can do, which the compiled code depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    told = {line.partition(":")[0].strip(): line for line in reversed(lines)}
+    return "\n".join(told.get(key, "") for key in ("model name", "flags", "Features"))
+
+
+def native(*tensors: Tensor) -> ctypes.CDLL | None:
+    """The kernels, if they can work on these."""
+    if not wanted.get() or not all(x.dtype == torch.float32 and x.is_cpu for x in tensors):
+        return None
+    if torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
+        return None
+    if torch._C._are_functorch_transforms_active():
+        return None
+    found = library()
+    return None if isinstance(found, str) else found
+
+
+def hooked(module: nn.Module) -> bool:
+    """Whether something looks at what goes through a module."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x (…, k) · weight (n, k)ᵀ + bias (n)"""
+    if native(x, weight, bias):
+        return cast(Tensor, LinearFunction.apply(x.contiguous(), weight.contiguous(), bias.contiguous()))
+    return F.linear(x, weight, bias)
+
+
+class LinearFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        n, k = weight.shape
+        y = x.new_empty(*x.shape[:-1], n)
+        call("linear", x.numel() // k, n, k, x, weight, bias, y)
+        ctx.save_for_backward(x, weight)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        (x, weight), dy, dx = ctx.saved_tensors, dy.contiguous(), None
+        n, k = weight.shape
+        m = x.numel() // k
+        if ctx.needs_input_grad[0]:
+            dx = torch.empty_like(x)
+            call("linear_input_gradient", m, n, k, weight, dy, False, dx)
+        dweight, dbias = torch.empty_like(weight), weight.new_empty(n)
+        call("linear_weight_gradient", m, n, k, x, dy, dweight, dbias)
+        return dx, dweight, dbias
+
+
+class Linear(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+class Activation(nn.Module):
+    """relu, gelu, or gelu as approximated by tanh."""
+
+    def __init__(self, name: ActivationName):
+        super().__init__()
+        self.name = name
+
+    def forward(self, x: Tensor) -> Tensor:
+        if native(x):
+            return cast(Tensor, ActivationFunction.apply(x.contiguous(), self.name))
+        return F.relu(x) if self.name == "relu" else F.gelu(x, approximate="tanh" if "tanh" in self.name else "none")
+
+
+class ActivationFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, name: ActivationName) -> Tensor:
+        y, slope = torch.empty_like(x), torch.empty_like(x)
+        call("activate", ACTIVATIONS.index(name), x.numel(), x, y, slope)
+        ctx.save_for_backward(slope)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
+        (slope,) = ctx.saved_tensors
+        return dy * slope, None
+
+
+class Norm(nn.LayerNorm):
+    """Layer norm of x, or of x + more."""
+
+    def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
+        if native(x, self.weight):
+            more = None if more is None else more.contiguous()
+            return cast(Tensor, NormFunction.apply(x.contiguous(), more, self.weight, self.bias, self.eps))
+        return super().forward(x if more is None else x + more)
+
+
+class NormFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, more: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
+        n = len(weight)
+        m = x.numel() // n
+        y, normed, scale = torch.empty_like(x), torch.empty_like(x), x.new_empty(m)
+        call("norm", m, n, epsilon, x, more, weight, bias, y, normed, scale)
+        ctx.save_for_backward(normed, scale, weight)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor | None, Tensor, Tensor, None]:
+        normed, scale, weight = ctx.saved_tensors
+        dx, dweight, dbias = torch.empty_like(normed), torch.empty_like(weight), torch.empty_like(weight)
+        call("norm_gradient", len(scale), len(weight), normed, scale, weight, dy.contiguous(), dx, dweight, dbias)
+        return dx, dx if ctx.needs_input_grad[1] else None, dweight, dbias, None
+
+
+class Vectors(Protocol):
+    """Those of relative positions: (i, j, width of a head), the same in all examples and heads."""
+
+    @property
+    def vectors(self) -> Tensor: ...
+
+    @property
+    def by_key(self) -> bool: ...  # whether they are multiplied with the keys, too, and not only with the queries
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, heads: int, scale: float, relative: Vectors | None = None) -> Tensor:
+    """softmax(q·k·scale + q·vectors, and by_key + k·vectors) · v, for q (b, i, width), k and v (b, j, width)."""
+    (b, i, width), j = q.shape, k.shape[1]
+    shape = attention_shape(b, heads, i, j, width, scale, relative)
+    vectors = None if relative is None else relative.vectors.contiguous()
+    return cast(Tensor, AttendFunction.apply(shape, *map(in_runs, (q, k, v)), vectors))
+
+
+def attention_shape(b: int, heads: int, i: int, j: int, width: int, scale: float, relative: Vectors | None) -> Shape:
+    by_key = relative is not None and relative.by_key
+    return Shape(b, heads, i, j, width // heads, scale, relative is not None, by_key)
+
+
+def in_runs(x: Tensor) -> Tensor:
+    """x (b, i, width) with one stride from token to token, also of different examples."""
+    regular = x.stride(2) == 1 and x.stride(0) == x.shape[1] * x.stride(1)
+    return x if regular else x.contiguous()
+
+
+class AttendFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, shape: Shape, q: Tensor, k: Tensor, v: Tensor, vectors: Tensor | None) -> Tensor:
+        weights, mixed = q.new_empty(shape.b, shape.h, shape.i, shape.j + MOST_PADDING), q.new_empty(q.shape)
+        call("attend", shape, *map(tokens, (q, k, v)), vectors, weights, tokens(mixed))
+        ctx.shape = shape
+        ctx.save_for_backward(q, k, v, vectors, weights)
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dmixed: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, vectors, weights = ctx.saved_tensors
+        gradients = [x.new_empty(x.shape) for x in (q, k, v)]
+        dvectors = None if vectors is None else torch.empty_like(vectors)
+        given = *map(tokens, (q, k, v)), vectors, weights, tokens(dmixed.contiguous())
+        call("attend_gradient", ctx.shape, *given, *map(tokens, gradients), dvectors)
+        return None, *gradients, dvectors
+
+
+def layer(
+    x: Tensor,
+    projected: tuple[Tensor, ...] | None,
+    relative: Vectors | None,
+    parameters: Sequence[Tensor],
+    *,
+    queries: int,
+    heads: int,
+    scale: float,
+    activation: ActivationName,
+    epsilon: float,
+) -> Tensor:
+    """x (b, j, width) through a whole layer, with a norm after each part: (b, queries, width).
+
+    With the queries, keys and values of x, where they are known already. The parameters are weight and bias of each
+    of PARTS.
+    """
+    (b, j, width), inner = x.shape, len(parameters[2 * PARTS.index("widen")])
+    shape = attention_shape(b, heads, queries, j, width, scale, relative)
+    sizes = LayerShape(width, inner, ACTIVATIONS.index(activation), epsilon)
+    vectors = None if relative is None else relative.vectors.contiguous()
+    given = map(in_runs, projected) if projected else (None, None, None)
+    return cast(Tensor, LayerFunction.apply(shape, sizes, x.contiguous(), *given, vectors, *parameters))
+
+
+class LayerFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, shape: Shape, sizes: LayerShape, x: Tensor, *rest: Tensor | None) -> Tensor:
+        q, k, v, vectors, *parameters = rest
+        memory = x.new_empty(call("layer_memory", shape, sizes))
+        y = x.new_empty(shape.b, shape.i, sizes.width)
+        learning = any(ctx.needs_input_grad)
+        given = *map(tokens, (q, k, v)), vectors
+        call("layer", shape, sizes, pointers(parameters), x, *given, learning, memory, y)
+        ctx.shape, ctx.sizes = shape, sizes
+        ctx.save_for_backward(memory, x, *rest)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        memory, x, *rest = ctx.saved_tensors
+        q, k, v, vectors, *parameters = rest
+        projected = q is None
+        dx, *gradients = (None if t is None else t.new_empty(t.shape) for t in (x, *rest))
+        if not projected:  # the queries, keys and values were given, so these parameters had no part in it
+            gradients[4] = gradients[5] = None
+        dq, dk, dv, dvectors, *dparameters = gradients
+        given = *map(tokens, (q, k, v)), vectors, memory, dy.contiguous()
+        found = dx, *map(tokens, (dq, dk, dv)), dvectors, pointers(dparameters)
+        call("layer_gradient", ctx.shape, ctx.sizes, pointers(parameters), x, *given, *found)
+        return None, None, dx, *gradients
+
+
+def tokens(x: Tensor | None) -> Tokens:
+    return Tokens(None, 0) if x is None else Tokens(x.data_ptr(), x.stride(1))
+
+
+def pointers(parameters: Sequence[Tensor | None]) -> Parameters:
+    return Parameters(*(None if x is None else x.data_ptr() for x in parameters))
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """Call a kernel, with the places of tensors in memory."""
+    return getattr(library(), name)(*[x.data_ptr() if isinstance(x, Tensor) else x for x in arguments])
