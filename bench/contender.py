@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from lengthwise import machine
+from lengthwise import kernels, machine
 from lengthwise.data import TrainingSet, evaluation_set
 from lengthwise.evaluation import accuracy
 from lengthwise.experiment import Experiment, load
@@ -149,7 +149,7 @@ def main() -> None:
             work = working[what] = CONTENDERS[who][what](experiment_of(settings))
             next(work)
             if "compiled" not in who:
-                with FlopCounterMode(display=False) as counter:
+                with kernels.by_torch(), FlopCounterMode(display=False) as counter:  # which knows torch's operations
                     next(work)
                 flops = counter.get_total_flops()
             next(work)

@@ -63,20 +63,33 @@ static void (*const TILES[2][ROWS + 1])(long, const float *, long, long, const f
     {0, tile12, tile22, tile32, tile42, tile52, tile62},
 };
 
-/* B (k, n) as panels (k, COLUMNS or W) one after the other, with zeros beyond its last column */
-static void pack(long k, long n, const float *b, long rs, long cs, float *panels) {
-    for (long j = 0; j < n; j += COLUMNS) {
-        long wide = n - j > W ? COLUMNS : W, columns = least(n - j, wide);
-        for (long p = 0; p < k; p++, panels += wide) {
-            const float *from = b + p * rs + j * cs;
-            if (columns == COLUMNS && cs == 1)
-                memcpy(panels, from, COLUMNS * sizeof(float));
-            else if (columns == COLUMNS)
-                for (long q = 0; q < COLUMNS; q++) panels[q] = from[q * cs];
-            else
-                for (long q = 0; q < wide; q++) panels[q] = q < columns ? from[q * cs] : 0;
+/* Rows p0 to p1 of a panel (k, wide) of columns of B, with zeros beyond the last column */
+static inline void pack_rows(long p0, long p1, long wide, long columns, const float *b, long rs, long cs, float *panel) {
+    if (cs == 1 && columns == wide) {
+        for (long p = p0; p < p1; p++)
+            for (long q = 0; q < wide; q += W) store(panel + p * wide + q, load(b + p * rs + q));
+    } else {
+        for (long q = 0; q < wide; q++)
+            for (long p = p0; p < p1; p++) panel[p * wide + q] = q < columns ? b[p * rs + q * cs] : 0;
+    }
+}
+
+/* Rows p0 to p1 of B (k, n) as panels, COLUMNS or W wide, one after the other; a few at a time, for the cache's sake */
+static void pack_some(long p0, long p1, long k, long n, const float *b, long rs, long cs, float *panels) {
+    for (; p0 < p1; p0 += 16) {
+        long end = least(p0 + 16, p1);
+        for (long j = 0; j < n; j += COLUMNS) {
+            const float *from = b + j * cs;
+            float *to = panels + j * k;
+            if (n - j >= COLUMNS && cs == 1) pack_rows(p0, end, COLUMNS, COLUMNS, from, rs, 1, to);
+            else if (n - j >= COLUMNS && rs == 1) pack_rows(p0, end, COLUMNS, COLUMNS, from, 1, cs, to);
+            else pack_rows(p0, end, n - j > W ? COLUMNS : W, n - j, from, rs, cs, to);
         }
     }
+}
+
+static void pack(long k, long n, const float *b, long rs, long cs, float *panels) {
+    pack_some(0, k, k, n, b, rs, cs, panels);
 }
 
 /* C (m, n) = A (m, k) · B in panels, plus a row (bias, or 0) or plus what C has (bias is c) */
@@ -105,7 +118,7 @@ static void product(long m, long n, long k, const float *a, long rs, long cs, co
 static float *panels_of(long k, long n, const float *b, long rs, long cs) {
     float *panels = floats(padded(n) * k);
 #pragma omp parallel for
-    for (long j = 0; j < n; j += COLUMNS) pack(k, least(n - j, COLUMNS), b + j * cs, rs, cs, panels + j * k);
+    for (long p = 0; p < k; p += BLOCK) pack_some(p, least(p + BLOCK, k), k, n, b, rs, cs, panels);
     return panels;
 }
 
@@ -127,29 +140,49 @@ void linear_input_gradient(long m, long n, long k, const float *weight, const fl
     free(panels);
 }
 
-/* dweight (n, k) = dyᵀ · x, and dbias (n), the sum of dy (m, n) */
+/* dweight (n, k) = dyᵀ·x, and dbias (n), the sum of dy (m, n). Of the two, the one with fewer columns is A: tiles read it
+   by columns, which are put side by side in memory for that, and dweight or its transpose is Aᵀ·B. */
 void linear_weight_gradient(long m, long n, long k, const float *x, const float *dy, float *dweight, float *dbias) {
-    float *panels = panels_of(m, k, x, k, 1);
+    int turned = n > k;
+    long a = least(n, k), b = most(n, k);
+    const float *A = turned ? x : dy, *B = turned ? dy : x;
+    float *panels = panels_of(m, b, B, b, 1);
 #pragma omp parallel
     {
-        float *columns = floats(BLOCK * m); /* of dy, so that those that a tile reads are side by side in memory */
+        float *runs = floats(BLOCK * m), *own = floats(BLOCK * b);
+        if (turned) {
 #pragma omp for
-        for (long i = 0; i < n; i += BLOCK) {
-            long rows = least(n - i, BLOCK), whole = rows / ROWS * ROWS;
-            float total[BLOCK] = {0};
+            for (long j = 0; j < b; j += COLUMNS) {
+                long columns = least(b - j, COLUMNS), wide = padded(columns);
+                float *panel = panels + j * m, total[COLUMNS] = {0};
+                for (long p = 0; p < m; p++)
+                    for (long q = 0; q < wide; q += W) store(total + q, load(total + q) + load(panel + p * wide + q));
+                memcpy(dbias + j, total, columns * sizeof(float));
+            }
+        }
+#pragma omp for
+        for (long i = 0; i < a; i += BLOCK) {
+            long rows = least(a - i, BLOCK), whole = rows / ROWS * ROWS;
+            float *to = turned ? own : dweight + i * k, total[BLOCK] = {0};
             for (long p = 0; p < m; p++) {
-                const float *from = dy + p * n + i;
-                for (long r = 0; r < whole; r += ROWS) memcpy(columns + r * m + p * ROWS, from + r, ROWS * sizeof(float));
-                for (long r = whole; r < rows; r++) columns[whole * m + p * ROWS + r - whole] = from[r];
+                const float *from = A + p * a + i;
+                for (long r = 0; r < whole; r += ROWS) memcpy(runs + r * m + p * ROWS, from + r, ROWS * sizeof(float));
+                for (long r = whole; r < rows; r++) runs[whole * m + p * ROWS + r - whole] = from[r];
                 for (long r = 0; r < rows; r++) total[r] += from[r];
             }
-            memcpy(dbias + i, total, rows * sizeof(float));
-            for (long j = 0; j < k; j += COLUMNS)
+            for (long j = 0; j < b; j += COLUMNS)
                 for (long r = 0; r < rows; r += ROWS)
-                    product(least(rows - r, ROWS), least(k - j, COLUMNS), m, columns + r * m, 1, ROWS, panels + j * m, 0,
-                            dweight + (i + r) * k + j, k);
+                    product(least(rows - r, ROWS), least(b - j, COLUMNS), m, runs + r * m, 1, ROWS, panels + j * m, 0,
+                            to + r * b + j, b);
+            if (!turned) {
+                memcpy(dbias + i, total, rows * sizeof(float));
+                continue;
+            }
+            for (long j0 = 0; j0 < b; j0 += COLUMNS)
+                for (long r = 0; r < rows; r++)
+                    for (long j = j0; j < least(j0 + COLUMNS, b); j++) dweight[j * k + i + r] = own[r * b + j];
         }
-        free(columns);
+        free(runs), free(own);
     }
     free(panels);
 }

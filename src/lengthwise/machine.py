@@ -1,6 +1,7 @@
 """The machine that a run is on: threads, memory, device, and its description."""
 
 import ctypes
+import gc
 import os
 import platform
 import subprocess
@@ -27,6 +28,7 @@ def prepare(device: str, threads: int) -> torch.device:
     found = check(device, threads)
     torch.set_num_threads(threads)
     keep_memory()
+    gc.freeze()  # what has been imported stays, so that Python needn't look through it for garbage again and again
     return found
 
 
