@@ -381,16 +381,16 @@ static void scaled(long n, float *x, float scale) {
     for (long i = 0; i < n; i++) x[i] *= scale;
 }
 
-/* x (j, padded) to e^x / their sum, and 0 in the padding */
+/* n numbers, padded, to e^x over their sum, and 0 in the padding */
 static void softmax(long n, float *x) {
-    float largest = x[0], total = 0;
+    float largest = x[0];
+    vector total = all(0);
     for (long j = 1; j < n; j++) largest = x[j] > largest ? x[j] : largest;
     for (long j = 0; j < n; j += W) store(x + j, exponential(load(x + j) - largest));
     for (long j = n; j < padded(n); j++) x[j] = 0;
-    vector sums = all(0);
-    for (long j = 0; j < n; j += W) sums += load(x + j);
-    total = sum(sums);
-    for (long j = 0; j < n; j += W) store(x + j, load(x + j) / total);
+    for (long j = 0; j < n; j += W) total += load(x + j);
+    float share = 1 / sum(total);
+    for (long j = 0; j < n; j += W) store(x + j, load(x + j) * share);
 }
 
 /* weights (b, h, i, padded j) = softmax(q·k·scale + q·vectors + k·vectors), and mixed = weights·v; vectors (i, j, d) */

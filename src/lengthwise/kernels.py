@@ -7,6 +7,7 @@ that can't be, and for other devices, types and transforms, the same is done by 
 import ctypes
 import hashlib
 import os
+import platform
 import shlex
 import subprocess
 import sys
@@ -28,7 +29,7 @@ ACTIVATIONS: tuple[ActivationName, ...] = get_args(ActivationName)  # in the ord
 SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
 PARTS = ("qkv", "output", "attention_norm", "widen", "narrow", "feedforward_norm")  # of a layer
-MOST_PADDING = 15  # of a row of attention weights
+MOST_PADDING = 15  # of a row of attention weights: one less than the widest vector of any processor
 LONG, INT, FLOAT, POINTER = ctypes.c_long, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
 
 wanted = ContextVar("wanted", default=os.environ.get("LENGTHWISE_KERNELS") != "torch")
@@ -110,7 +111,7 @@ def compiled(compiler: list[str]) -> Path:
     version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=True).stdout
     # torch's own OpenMP library, which is loaded by now, is then used here too.
     flags = [*FLAGS, *(["-fopenmp"] if sys.platform == "linux" else [])]
-    known = [SOURCE.read_text(), version, *flags, processor()]
+    known = [SOURCE.read_text(), version, *flags, instruction_set()]
     name = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lengthwise" / f"kernels-{name}.so"
     if not kept.exists():
@@ -123,27 +124,31 @@ def compiled(compiler: list[str]) -> Path:
     return kept
 
 
-@cache
-def processor() -> str:
-    """The processor's name and what it can do, which the compiled code depends on."""
+def instruction_set() -> str:
+    """What the processor can do, which the compiled code depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return ""
-    told = {line.partition(":")[0].strip(): line for line in reversed(lines)}
-    return "\n".join(told.get(key, "") for key in ("model name", "flags", "Features"))
+        return platform.processor()
+    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
 
 
-def native(*tensors: Tensor) -> ctypes.CDLL | None:
-    """The kernels, if they can work on these."""
-    if not wanted.get() or not all(x.dtype == torch.float32 and x.is_cpu for x in tensors):
-        return None
-    if torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
-        return None
-    if torch._C._are_functorch_transforms_active():
-        return None
-    found = library()
-    return None if isinstance(found, str) else found
+def available() -> bool:
+    """Whether there are kernels, and they are wanted."""
+    return wanted.get() and not isinstance(library(), str)
+
+
+def missing() -> str | None:
+    """Why there are none, though they are wanted."""
+    return why if wanted.get() and isinstance(why := library(), str) else None
+
+
+def native(*tensors: Tensor) -> bool:
+    """Whether the kernels can work on these."""
+    if not available() or not all(x.dtype == torch.float32 and x.is_cpu for x in tensors):
+        return False
+    transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return not transformed and not torch.is_autocast_enabled("cpu")
 
 
 def hooked(module: nn.Module) -> bool:
@@ -314,16 +319,16 @@ def layer(
     sizes = LayerShape(width, inner, ACTIVATIONS.index(activation), epsilon)
     vectors = None if relative is None else relative.vectors.contiguous()
     given = map(in_runs, projected) if projected else (None, None, None)
-    return cast(Tensor, LayerFunction.apply(shape, sizes, x.contiguous(), *given, vectors, *parameters))
+    tensors = x.contiguous(), *given, vectors, *(parameter.contiguous() for parameter in parameters)
+    return cast(Tensor, LayerFunction.apply(shape, sizes, torch.is_grad_enabled(), *tensors))
 
 
 class LayerFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, shape: Shape, sizes: LayerShape, x: Tensor, *rest: Tensor | None) -> Tensor:
+    def forward(ctx: Any, shape: Shape, sizes: LayerShape, learning: bool, x: Tensor, *rest: Tensor | None) -> Tensor:
         q, k, v, vectors, *parameters = rest
         memory = x.new_empty(call("layer_memory", shape, sizes))
         y = x.new_empty(shape.b, shape.i, sizes.width)
-        learning = any(ctx.needs_input_grad)
         given = *map(tokens, (q, k, v)), vectors
         call("layer", shape, sizes, pointers(parameters), x, *given, learning, memory, y)
         ctx.shape, ctx.sizes = shape, sizes
@@ -335,15 +340,14 @@ class LayerFunction(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         memory, x, *rest = ctx.saved_tensors
         q, k, v, vectors, *parameters = rest
-        projected = q is None
         dx, *gradients = (None if t is None else t.new_empty(t.shape) for t in (x, *rest))
-        if not projected:  # the queries, keys and values were given, so these parameters had no part in it
+        if q is not None:  # it was given, so the parameters of the projection had no part in it
             gradients[4] = gradients[5] = None
         dq, dk, dv, dvectors, *dparameters = gradients
         given = *map(tokens, (q, k, v)), vectors, memory, dy.contiguous()
         found = dx, *map(tokens, (dq, dk, dv)), dvectors, pointers(dparameters)
         call("layer_gradient", ctx.shape, ctx.sizes, pointers(parameters), x, *given, *found)
-        return None, None, dx, *gradients
+        return None, None, None, dx, *gradients
 
 
 def tokens(x: Tensor | None) -> Tokens:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from lengthwise import kernels
 from lengthwise.errors import UsageError
 
 
@@ -28,6 +29,8 @@ def prepare(device: str, threads: int) -> torch.device:
     found = check(device, threads)
     torch.set_num_threads(threads)
     keep_memory()
+    if found.type == "cpu" and (why := kernels.missing()):
+        print(f"lengthwise: working by torch alone, which is slower: {why}", file=sys.stderr)
     gc.freeze()  # what has been imported stays, so that Python needn't look through it for garbage again and again
     return found
 
@@ -68,6 +71,7 @@ def describe(device: str) -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": processor(),
         "cores": os.cpu_count(),
+        "kernels": "C" if kernels.available() else "torch",
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
     }
 

@@ -1,0 +1,224 @@
+"""The kernels in C do what torch does: each of them, every kind of model, and where there are none."""
+
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lengthwise import kernels
+from lengthwise.data import TrainingSet
+from lengthwise.experiment import Experiment, load
+from lengthwise.positions import POSITIONS
+from lengthwise.training import initial_solver
+
+CLOSE = {"rtol": 1e-4, "atol": 2e-6}
+
+
+@pytest.fixture(autouse=True)
+def compiled():
+    assert kernels.available(), kernels.library()
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def with_gradients(function, *inputs: Tensor, of=torch.float32) -> list[Tensor]:
+    """What a function gives, and the gradients of a random sum of that."""
+    given = [x.to(of).requires_grad_() for x in inputs]
+    y = function(*given)
+    return [y, *torch.autograd.grad(y, given, random(*y.shape, seed=9).to(of))]
+
+
+def check(ours, theirs, *inputs: Tensor) -> None:
+    """Ours equals theirs in double precision, relative to the largest value, with all gradients."""
+    exact = with_gradients(theirs, *inputs, of=torch.float64)
+    for found, true in zip(with_gradients(ours, *inputs), exact, strict=True):
+        scale = true.abs().max().clamp(min=1e-3)
+        torch.testing.assert_close(found / scale, (true / scale).float(), **CLOSE)
+
+
+# Sizes with and without a remainder in rows, columns and depth.
+@pytest.mark.parametrize("size", [(1, 1, 1), (7, 15, 128), (33, 5, 3), (96, 48, 32), (97, 50, 61), (120, 16, 100)])
+def test_linear_maps(size: tuple[int, int, int]):
+    m, n, k = size
+    check(kernels.linear, F.linear, random(m, k), random(n, k, seed=1), random(n, seed=2))
+
+
+@pytest.mark.parametrize("name", kernels.ACTIVATIONS)
+def test_activations(name: kernels.ActivationName):
+    theirs = {"relu": F.relu, "gelu": F.gelu, "gelu-tanh": lambda x: F.gelu(x, approximate="tanh")}[name]
+    check(kernels.Activation(name), theirs, torch.linspace(-30, 30, 10_007))
+
+
+@pytest.mark.parametrize("width", [3, 32, 37])
+def test_norms(width: int):
+    def ours(x: Tensor, more: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return kernels.NormFunction.apply(x, more, weight, bias, 1e-5)
+
+    def theirs(x: Tensor, more: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.layer_norm(x + more, (width,), weight, bias, 1e-5)
+
+    tokens = random(5, 9, width), 5 + random(5, 9, width, seed=1)
+    check(ours, theirs, *tokens, random(width, seed=2), random(width, seed=3))
+
+
+@dataclass(frozen=True)
+class Relative:
+    vectors: Tensor
+    by_key: bool
+
+
+@pytest.mark.parametrize("vectors", ["none", "by query", "by key too"])
+@pytest.mark.parametrize("size", [(1, 1, 1, 1, 1), (3, 2, 5, 9, 7), (4, 3, 33, 40, 20), (2, 8, 16, 16, 16)])
+def test_attention(size: tuple[int, ...], vectors: str):
+    b, heads, i, j, d = size
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, relative: Tensor) -> Tensor:
+        used = None if vectors == "none" else Relative(relative, vectors == "by key too")
+        return kernels.attend(q, k, v, heads, 0.3, used) + 0 * relative.sum()
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor, relative: Tensor) -> Tensor:
+        q, k, v = (x.unflatten(2, (heads, d)).transpose(1, 2) for x in (q, k, v))
+        scores = 0.3 * q @ k.mT + 0 * relative.sum()
+        if vectors != "none":
+            scores = scores + torch.einsum("bhid,ijd->bhij", q, relative)
+        if vectors == "by key too":
+            scores = scores + torch.einsum("bhjd,ijd->bhij", k, relative)
+        return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+    tokens = [random(b, n, heads * d, seed=s) for s, n in enumerate((i, j, j))]
+    check(ours, theirs, *tokens, random(i, j, d, seed=3))
+
+
+def experiment(**settings: object) -> Experiment:
+    sizes = {"model.layers": 3, "model.width": 24, "model.heads": 3}
+    dotted = {name.replace("__", "."): value for name, value in settings.items()}
+    return load(None, {"task": "addition", "data.test_digits": 7, **sizes, **dotted})
+
+
+def logits_and_gradients(experiment: Experiment) -> tuple[Tensor, Tensor, dict[str, Tensor | None]]:
+    """In training and in testing, and the gradients of all parameters."""
+    solver = initial_solver(experiment).train()
+    examples = TrainingSet(experiment.task, experiment.data, 0).batch(0, 8)
+    torch.manual_seed(0)
+    logits, targets, _ = solver.supervised(examples.operands, examples.answer)
+    F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
+    with solver.testing():
+        tested = solver(examples.operands)
+    return logits.detach(), tested, {name: p.grad for name, p in solver.named_parameters()}
+
+
+def compare(experiment: Experiment) -> None:
+    ours = logits_and_gradients(experiment)
+    with kernels.by_torch():
+        theirs = logits_and_gradients(experiment)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("encoder", ["transformer", "universal-transformer"])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_every_embedding_gives_what_it_gives_by_torch(position: str, encoder: str, norm: str):
+    compare(experiment(model__position=position, model__encoder=encoder, model__norm=norm))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model__layers": 1},
+        {"model__activation": "gelu"},
+        {"model__activation": "gelu-tanh", "model__position": "absolute"},
+        {"model__mask_padding": True},
+        {"model__sink": True},
+        {"model__dropout": 0.2},
+        {"model__attention_dropout": 0.2},
+        {"model__embedding_width": 10},
+        {"model__recall": True},
+        {"model__window": 2},
+        {"model__scale_relative": True, "model__position": "relative-key-query"},
+        {"model__position": {"kind": "relative-key", "coordinate": "significance"}},
+        {"precision": "bfloat16"},
+    ],
+    ids=str,
+)
+def test_every_kind_of_layer_gives_what_it_gives_by_torch(settings: dict[str, object]):
+    compare(experiment(**settings))
+
+
+def test_a_result_depends_on_no_number_of_threads():
+    tried = experiment(model__position="relative-key-query")
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            found.append(logits_and_gradients(tried))
+        finally:
+            torch.set_num_threads(1)
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_a_hook_inside_a_layer_sees_what_goes_through_and_changes_nothing():
+    solver = initial_solver(experiment()).eval()
+    (layer,) = solver.encoder.layers
+    examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
+    before, seen = solver(examples.operands), []
+    hook = layer.activation.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    torch.testing.assert_close(solver(examples.operands), before)
+    assert [neurons.shape[-1] for neurons in seen] == 3 * [4 * 24]
+    hook.remove()
+    assert torch.equal(solver(examples.operands), before)
+    assert len(seen) == 3
+
+
+def test_a_number_that_is_none_stays_so():
+    bad = torch.tensor([[float("nan"), *7 * [1.0]]])
+    for name in kernels.ACTIVATIONS:
+        assert kernels.Activation(name)(bad).isnan().tolist() == [[True, *7 * [False]]]
+    tokens = torch.ones(1, 2, 8)
+    assert kernels.attend(tokens, tokens * float("inf"), tokens, 2, 1.0).isnan().all()
+
+
+def test_second_derivatives_are_refused_and_torch_has_them():
+    x, weight, bias = (random(*shape).requires_grad_() for shape in ((2, 3), (4, 3), (4,)))
+    for by_torch in (False, True):
+        with kernels.by_torch() if by_torch else nullcontext():
+            loss = kernels.linear(x, weight, bias).pow(3).sum()
+            (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+            with nullcontext() if by_torch else pytest.raises(RuntimeError, match="once_differentiable"):
+                slope.sum().backward()
+
+
+def test_transforms_of_functions_are_by_torch():
+    solver = initial_solver(experiment()).eval()
+    layer = solver.encoder.layers[0]
+    x, stacked = random(5, 24), random(3, 5, 24)
+    torch.testing.assert_close(torch.func.vmap(layer.feedforward)(stacked)[0], layer.feedforward(stacked[0]))
+    assert torch.func.jacrev(layer.feedforward)(x).shape == (5, 24, 5, 24)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kernels", "told"),
+    [
+        ({}, "C", ""),
+        ({"LENGTHWISE_KERNELS": "torch"}, "torch", ""),
+        ({"CC": "no-such-compiler"}, "torch", "slower: no-such-compiler didn't compile kernels.c"),
+        ({"CC": "false"}, "torch", "slower: false didn't compile kernels.c"),
+    ],
+    ids=["usual", "not wanted", "no compiler", "broken compiler"],
+)
+def test_without_a_compiler_torch_does_it_and_says_so(settings: dict[str, str], kernels: str, told: str, tmp_path):
+    code = "from lengthwise import machine; machine.prepare('cpu', 1); print(machine.describe('cpu')['kernels'])"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), **settings}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
+    assert done.stdout.strip() == kernels
+    assert told in done.stderr if told else not done.stderr
+    assert len(list(tmp_path.glob("lengthwise/*.so"))) == (kernels == "C")
