@@ -1,6 +1,7 @@
 """The kernels in C do what torch does: each of them, every kind of model, and where there are none."""
 
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -18,6 +19,9 @@ from lengthwise.positions import POSITIONS
 from lengthwise.training import initial_solver
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-6}
+
+
+pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
 
 
 @pytest.fixture(autouse=True)

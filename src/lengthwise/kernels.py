@@ -30,6 +30,7 @@ SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
 PARTS = ("qkv", "output", "attention_norm", "widen", "narrow", "feedforward_norm")  # of a layer
 MOST_PADDING = 15  # of a row of attention weights: one less than the widest vector of any processor
+WIDEST = 512  # layers beyond that are left to torch, whose products of large matrices are faster (docs/speed.md)
 LONG, INT, FLOAT, POINTER = ctypes.c_long, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
 
 wanted = ContextVar("wanted", default=os.environ.get("LENGTHWISE_KERNELS") != "torch")
@@ -158,7 +159,7 @@ def hooked(module: nn.Module) -> bool:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x (…, k) · weight (n, k)ᵀ + bias (n)"""
-    if native(x, weight, bias):
+    if min(weight.shape) <= WIDEST and native(x, weight, bias):
         return cast(Tensor, LinearFunction.apply(x.contiguous(), weight.contiguous(), bias.contiguous()))
     return F.linear(x, weight, bias)
 

@@ -280,9 +280,10 @@ class Layer(nn.Module):
 
     @property
     def plain(self) -> bool:
-        """Whether nothing happens between its parts: no dropout, and nobody looks at them with a hook."""
+        """Whether it can be left to `kernels` as a whole: no dropout, and nobody looks at its parts with a hook."""
         dropped = self.training and (self.dropout.p or self.attention.dropout.p)
-        return not (self.pre_norm or dropped or any(kernels.hooked(part) for part in self.inside))
+        wide = self.widen.in_features > kernels.WIDEST
+        return not (wide or self.pre_norm or dropped or any(kernels.hooked(part) for part in self.inside))
 
     def feedforward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.dropout(self.narrow(self.activation(self.widen(x)))))
@@ -408,7 +409,7 @@ class Encoder(nn.Module):
         dropout = cast(Layer, self.layers[0]).attention.dropout.p
         altered = dropout if self.training else self.knobs.sharpness != 1
         everywhere = view.band is None and view.hidden is None and not self.config.sink
-        if altered or not everywhere or not position.by_products:
+        if altered or not everywhere or not position.by_products or not kernels.native(self.symbols.weight):
             return view
         relative = position.relative(view)
         shared = relative is None or relative.rows.dim() == 2  # by all examples

@@ -89,8 +89,9 @@ class View:
 
         band, hidden, weights, reading = map(first, (self.band, self.hidden, self.weights, self.reading))
         relative = self.relative and replace(self.relative, rows=self.relative.rows[..., :queries, :])
-        fewer = replace(self, queries=queries, band=band, hidden=hidden, weights=weights, reading=reading)
-        return replace(fewer, relative=relative)
+        return replace(
+            self, queries=queries, band=band, hidden=hidden, weights=weights, reading=reading, relative=relative
+        )
 
     def of_examples(self, rows: Tensor) -> "View":
         """The same for some examples of the batch."""
