@@ -226,3 +226,15 @@ def test_without_a_compiler_torch_does_it_and_says_so(settings: dict[str, str], 
     assert done.stdout.strip() == kernels
     assert told in done.stderr if told else not done.stderr
     assert len(list(tmp_path.glob("lengthwise/*.so"))) == (kernels == "C")
+
+
+def test_other_kernels_than_there_are_is_an_error(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "lengthwise", "train", "--training.steps", "1"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LENGTHWISE_KERNELS": "numpy"},
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "lengthwise: LENGTHWISE_KERNELS is 'numpy'; it can be C, as it is by default, or torch\n"

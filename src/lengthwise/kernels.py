@@ -24,6 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from lengthwise.errors import UsageError
+
 ActivationName = Literal["relu", "gelu", "gelu-tanh"]
 ACTIVATIONS: tuple[ActivationName, ...] = get_args(ActivationName)  # in the order of their numbers in kernels.c
 SOURCE = Path(__file__).with_suffix(".c")
@@ -33,7 +35,9 @@ MOST_PADDING = 15  # of a row of attention weights: one less than the widest vec
 WIDEST = 512  # layers beyond that are left to torch, whose products of large matrices are faster (docs/speed.md)
 LONG, INT, FLOAT, POINTER = ctypes.c_long, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
 
-wanted = ContextVar("wanted", default=os.environ.get("LENGTHWISE_KERNELS") != "torch")
+wanted = ContextVar("wanted", default=(asked := os.environ.get("LENGTHWISE_KERNELS", "C")) == "C")
+if asked not in ("C", "torch"):
+    raise UsageError(f"LENGTHWISE_KERNELS is {asked!r}; it can be C, as it is by default, or torch")
 
 
 class Shape(ctypes.Structure):
