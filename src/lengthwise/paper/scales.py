@@ -53,6 +53,8 @@ def model(scale: ScaleName, encoder: str = "UTransformer", size: str = "S", embe
         return {"model.preset": f"{family}-{PAPER_SIZES[size]}", **position}
     if scale == "cpu" and embedding == "APE":  # at 2e-3 it doesn't learn 5 digits in the steps that there are
         position["training.learning_rate"] = 1e-3
+    if scale == "cpu" and size == "L":  # nor does this size at the smaller ones' rates, with any embedding
+        position["training.learning_rate"] = 5e-4
     return {**SIZES[scale][size], "model.encoder": ENCODERS[encoder], **position}
 
 
