@@ -15,6 +15,7 @@ from torch import Tensor
 from lengthwise import kernels
 from lengthwise.data import TrainingSet
 from lengthwise.experiment import Experiment, load
+from lengthwise.model import Layer
 from lengthwise.positions import POSITIONS
 from lengthwise.training import initial_solver
 
@@ -149,6 +150,7 @@ def test_every_embedding_gives_what_it_gives_by_torch(position: str, encoder: st
         {"model__scale_relative": True, "model__position": "relative-key-query"},
         {"model__position": {"kind": "relative-key", "coordinate": "significance"}},
         {"precision": "bfloat16"},
+        {"model__width": kernels.WIDEST + 8, "model__heads": 4, "model__layers": 1},
     ],
     ids=str,
 )
@@ -168,17 +170,49 @@ def test_a_result_depends_on_no_number_of_threads():
     torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
-def test_a_hook_inside_a_layer_sees_what_goes_through_and_changes_nothing():
+@pytest.mark.parametrize("where", ["activation", "attention.output", "attention", ""])
+def test_a_hook_sees_what_goes_through_and_changes_nothing(where: str):
     solver = initial_solver(experiment()).eval()
     (layer,) = solver.encoder.layers
     examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
     before, seen = solver(examples.operands), []
-    hook = layer.activation.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    hook = layer.get_submodule(where).register_forward_hook(lambda module, inputs, output: seen.append(output))
     torch.testing.assert_close(solver(examples.operands), before)
-    assert [neurons.shape[-1] for neurons in seen] == 3 * [4 * 24]
+    assert [output.shape[-1] for output in seen] == 3 * [4 * 24 if where == "activation" else 24]
     hook.remove()
     assert torch.equal(solver(examples.operands), before)
     assert len(seen) == 3
+
+
+def test_what_is_put_in_the_place_of_a_part_is_used():
+    class Louder(kernels.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * 2
+
+    class Last(Layer):
+        def forward(self, x: Tensor, *rest: object) -> Tensor:
+            return x * 0
+
+    solver = initial_solver(experiment()).eval()
+    examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
+    (layer,) = solver.encoder.layers
+    part, before = layer.narrow, solver(examples.operands)
+    layer.narrow = Louder(4 * 24, 24)
+    layer.narrow.load_state_dict(part.state_dict())
+    found = solver(examples.operands)
+    with kernels.by_torch():
+        torch.testing.assert_close(found, solver(examples.operands))
+    assert not torch.allclose(found, before)
+    solver.encoder.layers[0] = Last(solver.encoder.config, by_content=True)
+    assert (solver(examples.operands) == solver.encoder.classifier.bias).all()
+
+
+def test_a_graph_can_be_gone_through_twice():
+    solver = initial_solver(experiment()).train()
+    examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
+    loss = solver.supervised(examples.operands, examples.answer)[0].square().sum()
+    first, second = (torch.autograd.grad(loss, list(solver.parameters()), retain_graph=True) for _ in range(2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
 def test_a_number_that_is_none_stays_so():

@@ -63,33 +63,32 @@ static void (*const TILES[2][ROWS + 1])(long, const float *, long, long, const f
     {0, tile12, tile22, tile32, tile42, tile52, tile62},
 };
 
-/* Rows p0 to p1 of a panel (k, wide) of columns of B, with zeros beyond the last column */
-static inline void pack_rows(long p0, long p1, long wide, long columns, const float *b, long rs, long cs, float *panel) {
-    if (cs == 1 && columns == wide) {
-        for (long p = p0; p < p1; p++)
-            for (long q = 0; q < wide; q += W) store(panel + p * wide + q, load(b + p * rs + q));
-    } else {
+/* Rows of a panel, `wide` columns of B, with zeros beyond its last column */
+static inline void copy_rows(long rows, long wide, long columns, const float *b, long rs, long cs, float *panel) {
+    if (cs == 1 && columns == wide)
+        for (long p = 0; p < rows; p++) memcpy(panel + p * wide, b + p * rs, wide * sizeof(float));
+    else
         for (long q = 0; q < wide; q++)
-            for (long p = p0; p < p1; p++) panel[p * wide + q] = q < columns ? b[p * rs + q * cs] : 0;
-    }
+            for (long p = 0; p < rows; p++) panel[p * wide + q] = q < columns ? b[p * rs + q * cs] : 0;
 }
 
-/* Rows p0 to p1 of B (k, n) as panels, COLUMNS or W wide, one after the other; a few at a time, for the cache's sake */
-static void pack_some(long p0, long p1, long k, long n, const float *b, long rs, long cs, float *panels) {
-    for (; p0 < p1; p0 += 16) {
-        long end = least(p0 + 16, p1);
-        for (long j = 0; j < n; j += COLUMNS) {
+/* Some rows of B (k, n), those from p on, to panels one after the other: `across` columns each, which is ROWS, or
+   COLUMNS and W if that is enough for the last. A few rows at a time, for the cache's sake */
+static void pack_rows(long p, long rows, long k, long n, long across, const float *b, long rs, long cs, float *panels) {
+    for (long end = p + rows; p < end; p += 16, b += 16 * rs)
+        for (long j = 0; j < n; j += across) {
+            long some = least(end - p, 16), wide = across == COLUMNS && n - j <= W ? W : across;
             const float *from = b + j * cs;
-            float *to = panels + j * k;
-            if (n - j >= COLUMNS && cs == 1) pack_rows(p0, end, COLUMNS, COLUMNS, from, rs, 1, to);
-            else if (n - j >= COLUMNS && rs == 1) pack_rows(p0, end, COLUMNS, COLUMNS, from, 1, cs, to);
-            else pack_rows(p0, end, n - j > W ? COLUMNS : W, n - j, from, rs, cs, to);
+            float *to = panels + j * k + p * wide;
+            if (n - j >= ROWS && across == ROWS && cs == 1) copy_rows(some, ROWS, ROWS, from, rs, 1, to);
+            else if (n - j >= COLUMNS && across == COLUMNS && cs == 1) copy_rows(some, COLUMNS, COLUMNS, from, rs, 1, to);
+            else if (n - j >= COLUMNS && across == COLUMNS && rs == 1) copy_rows(some, COLUMNS, COLUMNS, from, 1, cs, to);
+            else copy_rows(some, wide, least(n - j, wide), from, rs, cs, to);
         }
-    }
 }
 
 static void pack(long k, long n, const float *b, long rs, long cs, float *panels) {
-    pack_some(0, k, k, n, b, rs, cs, panels);
+    pack_rows(0, k, k, n, COLUMNS, b, rs, cs, panels);
 }
 
 /* C (m, n) = A (m, k) · B in panels, plus a row (bias, or 0) or plus what C has (bias is c) */
@@ -114,77 +113,73 @@ static void product(long m, long n, long k, const float *a, long rs, long cs, co
         }
 }
 
-/* The panels of a whole matrix, packed by all threads */
+/* A whole matrix in panels, by all threads */
+static void pack_all(long k, long n, long across, const float *b, long rs, long cs, float *panels) {
+#pragma omp parallel for
+    for (long p = 0; p < k; p += BLOCK) pack_rows(p, least(k - p, BLOCK), k, n, across, b + p * rs, rs, cs, panels);
+}
+
 static float *panels_of(long k, long n, const float *b, long rs, long cs) {
     float *panels = floats(padded(n) * k);
-#pragma omp parallel for
-    for (long p = 0; p < k; p += BLOCK) pack_some(p, least(p + BLOCK, k), k, n, b, rs, cs, panels);
+    pack_all(k, n, COLUMNS, b, rs, cs, panels);
     return panels;
+}
+
+static long in_runs(long m, long n) { return (n + ROWS - 1) / ROWS * ROWS * m; } /* how many, in panels of ROWS */
+
+/* `product` by all threads, of an A with k numbers in a row */
+static void multiply(long m, long n, long k, const float *a, const float *panels, const float *bias, float *c) {
+#pragma omp parallel for
+    for (long i = 0; i < m; i += BLOCK)
+        product(least(m - i, BLOCK), n, k, a + i * k, k, 1, panels, bias == c ? c + i * n : bias, c + i * n, n);
 }
 
 /* y (m, n) = x (m, k) · weight (n, k)ᵀ + bias */
 void linear(long m, long n, long k, const float *x, const float *weight, const float *bias, float *y) {
     float *panels = panels_of(k, n, weight, 1, k);
-#pragma omp parallel for
-    for (long i = 0; i < m; i += BLOCK)
-        product(least(m - i, BLOCK), n, k, x + i * k, k, 1, panels, bias, y + i * n, n);
+    multiply(m, n, k, x, panels, bias, y);
     free(panels);
 }
 
-/* dx (m, k) = dy (m, n) · weight (n, k), plus what dx has (add) */
-void linear_input_gradient(long m, long n, long k, const float *weight, const float *dy, int add, float *dx) {
+/* dx (m, k) = dy (m, n) · weight (n, k) */
+void linear_input_gradient(long m, long n, long k, const float *weight, const float *dy, float *dx) {
     float *panels = panels_of(n, k, weight, k, 1);
-#pragma omp parallel for
-    for (long i = 0; i < m; i += BLOCK)
-        product(least(m - i, BLOCK), k, n, dy + i * n, n, 1, panels, add ? dx + i * k : 0, dx + i * k, k);
+    multiply(m, k, n, dy, panels, 0, dx);
     free(panels);
 }
 
-/* dweight (n, k) = dyᵀ·x, and dbias (n), the sum of dy (m, n). Of the two, the one with fewer columns is A: tiles read it
-   by columns, which are put side by side in memory for that, and dweight or its transpose is Aᵀ·B. */
-void linear_weight_gradient(long m, long n, long k, const float *x, const float *dy, float *dweight, float *dbias) {
-    int turned = n > k;
-    long a = least(n, k), b = most(n, k);
-    const float *A = turned ? x : dy, *B = turned ? dy : x;
-    float *panels = panels_of(m, b, B, b, 1);
-#pragma omp parallel
-    {
-        float *runs = floats(BLOCK * m), *own = floats(BLOCK * b);
-        if (turned) {
-#pragma omp for
-            for (long j = 0; j < b; j += COLUMNS) {
-                long columns = least(b - j, COLUMNS), wide = padded(columns);
-                float *panel = panels + j * m, total[COLUMNS] = {0};
-                for (long p = 0; p < m; p++)
-                    for (long q = 0; q < wide; q += W) store(total + q, load(total + q) + load(panel + p * wide + q));
-                memcpy(dbias + j, total, columns * sizeof(float));
+/* The sums of a panel's ROWS columns, added to the first n of them. So many columns come round after three vectors */
+static void add_column_sums(long m, long n, const float *panel, float *sums) {
+    vector total[3] = {0};
+    float left[3 * W] = {0};
+    long p = 0;
+    for (; p + 3 * W <= m * ROWS; p += 3 * W)
+        for (int v = 0; v < 3; v++) total[v] += load(panel + p + v * W);
+    for (long q = p; q < m * ROWS; q++) left[q - p] = panel[q];
+    for (int v = 0; v < 3; v++) store(left + v * W, load(left + v * W) + total[v]);
+    for (long q = 0; q < 3 * W; q++)
+        if (q % ROWS < n) sums[q % ROWS] += left[q];
+}
+
+/* Adds dyᵀ·x to dweight (n, k) and the sum of dy to dbias: dy (m, n) in panels of ROWS, x (m, k) in those of COLUMNS */
+static void add_weight_gradient(long m, long n, long k, const float *dy, const float *x, float *dweight, float *dbias) {
+#pragma omp parallel for
+    for (long i = 0; i < n; i += BLOCK) {
+        long end = least(i + BLOCK, n);
+        for (long j = 0; j < k; j += COLUMNS)
+            for (long r = i; r < end; r += ROWS) {
+                float *to = dweight + r * k + j;
+                product(least(end - r, ROWS), least(k - j, COLUMNS), m, dy + r * m, 1, ROWS, x + j * m, to, to, k);
             }
-        }
-#pragma omp for
-        for (long i = 0; i < a; i += BLOCK) {
-            long rows = least(a - i, BLOCK), whole = rows / ROWS * ROWS;
-            float *to = turned ? own : dweight + i * k, total[BLOCK] = {0};
-            for (long p = 0; p < m; p++) {
-                const float *from = A + p * a + i;
-                for (long r = 0; r < whole; r += ROWS) memcpy(runs + r * m + p * ROWS, from + r, ROWS * sizeof(float));
-                for (long r = whole; r < rows; r++) runs[whole * m + p * ROWS + r - whole] = from[r];
-                for (long r = 0; r < rows; r++) total[r] += from[r];
-            }
-            for (long j = 0; j < b; j += COLUMNS)
-                for (long r = 0; r < rows; r += ROWS)
-                    product(least(rows - r, ROWS), least(b - j, COLUMNS), m, runs + r * m, 1, ROWS, panels + j * m, 0,
-                            to + r * b + j, b);
-            if (!turned) {
-                memcpy(dbias + i, total, rows * sizeof(float));
-                continue;
-            }
-            for (long j0 = 0; j0 < b; j0 += COLUMNS)
-                for (long r = 0; r < rows; r++)
-                    for (long j = j0; j < least(j0 + COLUMNS, b); j++) dweight[j * k + i + r] = own[r * b + j];
-        }
-        free(runs), free(own);
+        for (long r = i; r < end; r += ROWS) add_column_sums(m, least(end - r, ROWS), dy + r * m, dbias + r);
     }
-    free(panels);
+}
+
+void linear_weight_gradient(long m, long n, long k, const float *x, const float *dy, float *dweight, float *dbias) {
+    float *runs = floats(in_runs(m, n)), *panels = panels_of(m, k, x, k, 1);
+    pack_all(m, n, ROWS, dy, n, 1, runs);
+    add_weight_gradient(m, n, k, runs, panels, dweight, dbias);
+    free(runs), free(panels);
 }
 
 /* ---- activations ---- */
@@ -313,7 +308,8 @@ static void norm_rows_gradient(long m, long n, const float *normed, const float 
     }
 }
 
-static void norm_weight_gradient(long m, long n, const float *normed, const float *dy, float *dweight, float *dbias) {
+static void add_norm_weight_gradient(long m, long n, const float *normed, const float *dy, float *dweight,
+                                     float *dbias) {
 #pragma omp parallel for
     for (long j = 0; j < n; j += BLOCK) {
         long columns = least(n - j, BLOCK);
@@ -323,8 +319,7 @@ static void norm_weight_gradient(long m, long n, const float *normed, const floa
                 weight[q] += dy[i * n + j + q] * normed[i * n + j + q];
                 bias[q] += dy[i * n + j + q];
             }
-        memcpy(dweight + j, weight, columns * sizeof(float));
-        memcpy(dbias + j, bias, columns * sizeof(float));
+        for (long q = 0; q < columns; q++) dweight[j + q] += weight[q], dbias[j + q] += bias[q];
     }
 }
 
@@ -341,7 +336,7 @@ void norm_gradient(long m, long n, const float *normed, const float *scale, cons
 #pragma omp parallel for
     for (long i = 0; i < m; i += BLOCK)
         norm_rows_gradient(least(m - i, BLOCK), n, normed + i * n, scale + i, weight, dy + i * n, dx + i * n);
-    norm_weight_gradient(m, n, normed, dy, dweight, dbias);
+    add_norm_weight_gradient(m, n, normed, dy, dweight, dbias);
 }
 
 /* ---- attention ---- */
@@ -433,7 +428,7 @@ void attend(shape s, tokens q, tokens k, tokens v, const float *vectors, float *
     }
 }
 
-/* From the gradient of mixed those of q, k, v and, where there are any, of vectors */
+/* From the gradient of mixed those of q, k and v; that of vectors, where there are any, is added to dvectors */
 void attend_gradient(shape s, tokens q, tokens k, tokens v, const float *vectors, const float *weights, tokens dmixed,
                      tokens dq, tokens dk, tokens dv, float *dvectors) {
     long heads = s.b * s.h, row = padded(s.j), head = s.i * row, across = padded(s.i), longer = most(s.i, s.j);
@@ -466,12 +461,13 @@ void attend_gradient(shape s, tokens q, tokens k, tokens v, const float *vectors
         if (s.by_query) {
 #pragma omp for
             for (long i = 0; i < s.i; i++) {
+                float *d = dvectors + i * s.j * s.d;
                 pack(s.j, s.d, vectors + i * s.j * s.d, s.d, 1, panels);
                 product(heads, s.d, s.j, dscores + i * row, head, 1, panels, 0, back, s.d);
                 scatter_add(s, back, s.i, i, dq);
                 gather(s, q, s.i, i, run);
                 pack(heads, s.d, run, s.d, 1, panels);
-                product(s.j, s.d, heads, dscores + i * row, 1, head, panels, 0, dvectors + i * s.j * s.d, s.d);
+                product(s.j, s.d, heads, dscores + i * row, 1, head, panels, d, d, s.d);
             }
         }
         if (s.by_key) {
@@ -493,7 +489,7 @@ void attend_gradient(shape s, tokens q, tokens k, tokens v, const float *vectors
     free(dscores);
 }
 
-/* ---- a whole layer: attention and a feed-forward network, and a norm after each ---- */
+/* ---- whole layers: attention and a feed-forward network, and a norm after each ---- */
 
 typedef struct {
     float *qkv, *qkv_bias, *output, *output_bias, *attention_norm, *attention_norm_bias;
@@ -504,138 +500,212 @@ typedef struct {
     long width, inner; /* of hidden vectors, and in the feed-forward network */
     int activation;
     float epsilon;
+    int learning; /* whether a gradient will be asked for */
 } layer_shape;
 
-/* What the gradient needs of the way forward */
+/* The weights of a layer in panels */
 typedef struct {
-    float *first, *projected, *weights, *mixed, *after, *normed, *scale, *inner, *slope, *last_normed, *last_scale;
+    float *q, *kv, *output, *widen, *narrow;
+} packed;
+
+static packed pack_forward(layer_shape l, parameters p) {
+    long n = l.width;
+    return (packed){panels_of(n, n, p.qkv, 1, n), panels_of(n, 2 * n, p.qkv + n * n, 1, n),
+                    panels_of(n, n, p.output, 1, n), panels_of(n, l.inner, p.widen, 1, n),
+                    panels_of(l.inner, n, p.narrow, 1, l.inner)};
+}
+
+static packed pack_backward(layer_shape l, parameters p) {
+    long n = l.width;
+    return (packed){panels_of(n, n, p.qkv, n, 1), panels_of(2 * n, n, p.qkv + n * n, n, 1),
+                    panels_of(n, n, p.output, n, 1), panels_of(l.inner, n, p.widen, n, 1),
+                    panels_of(n, l.inner, p.narrow, l.inner, 1)};
+}
+
+static void free_packed(long n, packed *p) {
+    for (long i = 0; i < n; i++) free(p[i].q), free(p[i].kv), free(p[i].output), free(p[i].widen), free(p[i].narrow);
+    free(p);
+}
+
+/* What a layer writes down for its gradient; x, first (of x, the tokens with queries), mixed, after and inner in panels */
+typedef struct {
+    float *q, *kv, *weights, *x, *first, *mixed, *after, *normed, *scale, *inner, *slope, *last_normed, *last_scale;
 } remembered;
 
 /* Where each part is in a run of numbers, and how long that is */
 static long placed(shape s, layer_shape l, float *memory, remembered *at) {
-    long read = s.b * s.i, tokens = s.b * s.j;
-    float **parts[] = {&at->first, &at->projected, &at->weights, &at->mixed, &at->after, &at->normed,
-                       &at->scale, &at->inner, &at->slope, &at->last_normed, &at->last_scale};
-    long sizes[] = {read * l.width, (read + 2 * tokens) * l.width, s.b * s.h * s.i * padded(s.j), read * l.width,
-                    read * l.width, read * l.width, read, read * l.inner, read * l.inner, read * l.width, read};
+    long read = s.b * s.i, tokens = s.b * s.j, panels = padded(l.width), all = l.learning, some = s.i < s.j;
+    float **parts[] = {&at->q, &at->kv, &at->weights, &at->x, &at->first, &at->mixed, &at->after,
+                       &at->normed, &at->scale, &at->inner, &at->slope, &at->last_normed, &at->last_scale};
+    long sizes[] = {read * l.width, tokens * 2 * l.width, s.b * s.h * s.i * padded(s.j), all * tokens * panels,
+                    all * some * read * panels, all * read * panels, all * read * panels, all * read * l.width, all * read,
+                    all * read * padded(l.inner), all * read * l.inner, all * read * l.width, all * read};
     long used = 0;
     for (unsigned p = 0; p < sizeof(sizes) / sizeof(*sizes); used += (sizes[p++] + 15) / 16 * 16)
         *parts[p] = memory + used;
+    if (!some) at->first = at->x;
     return used;
 }
 
-long layer_memory(shape s, layer_shape l) {
-    remembered unused;
-    return placed(s, l, 0, &unused);
-}
-
-/* The first i of j tokens of each example, of width n */
-static void first_tokens(shape s, long n, const float *x, float *first) {
-    for (long b = 0; b < s.b; b++) memcpy(first + b * s.i * n, x + b * s.j * n, s.i * n * sizeof(float));
-}
-
-/* Queries, keys and values in what is remembered: side by side, or where only some tokens have queries, these first */
-static void in_projected(shape s, long width, float *projected, tokens *q, tokens *k, tokens *v) {
-    float *rest = projected + (s.i == s.j ? width : s.b * s.i * width);
-    long stride = s.i == s.j ? 3 * width : 2 * width;
-    *q = (tokens){projected, s.i == s.j ? 3 * width : width};
-    *k = (tokens){rest, stride};
-    *v = (tokens){rest + width, stride};
-}
-
-/* x (b, j, width) -> y (b, i, width). Queries, keys and values are computed, unless they are given. */
-void layer(shape s, layer_shape l, parameters p, const float *x, tokens q, tokens k, tokens v, const float *vectors,
-           int learning, float *memory, float *y) {
-    long read = s.b * s.i, width = l.width;
-    remembered at;
-    placed(s, l, memory, &at);
-    if (s.i < s.j) first_tokens(s, width, x, at.first);
-    const float *first = s.i < s.j ? at.first : x;
+static void layer(shape s, layer_shape l, parameters p, packed w, const float *x, tokens q, tokens k, tokens v,
+                  const float *vectors, remembered at, float *y) {
+    long read = s.b * s.i, tokens_ = s.b * s.j, width = l.width;
+    float *some = s.i < s.j ? floats(read * width) : 0, *mixed = floats(read * width);
+    for (long b = 0; some && b < s.b; b++)
+        memcpy(some + b * s.i * width, x + b * s.j * width, s.i * width * sizeof(float));
+    const float *first = some ? some : x;
     if (!q.x) {
-        in_projected(s, width, at.projected, &q, &k, &v);
-        if (s.i == s.j) {
-            linear(read, 3 * width, width, x, p.qkv, p.qkv_bias, q.x);
-        } else {
-            linear(read, width, width, first, p.qkv, p.qkv_bias, q.x);
-            linear(s.b * s.j, 2 * width, width, x, p.qkv + width * width, p.qkv_bias + width, k.x);
+        q = (tokens){at.q, width}, k = (tokens){at.kv, 2 * width}, v = (tokens){at.kv + width, 2 * width};
+        multiply(read, width, width, first, w.q, p.qkv_bias, at.q);
+        multiply(tokens_, 2 * width, width, x, w.kv, p.qkv_bias + width, at.kv);
+        if (l.learning) {
+            pack_all(tokens_, width, COLUMNS, x, width, 1, at.x);
+            if (some) pack_all(read, width, COLUMNS, first, width, 1, at.first);
         }
     }
-    attend(s, q, k, v, vectors, at.weights, (tokens){at.mixed, width});
-    float *output = panels_of(width, width, p.output, 1, width);
-    float *widen = panels_of(width, l.inner, p.widen, 1, width), *narrow = panels_of(l.inner, width, p.narrow, 1, l.inner);
+    attend(s, q, k, v, vectors, at.weights, (tokens){mixed, width});
 #pragma omp parallel
     {
-        float *added = floats(BLOCK * width), *own = floats(BLOCK * (2 * width + l.inner + 1));
+        float *added = floats(BLOCK * width), *after = floats(BLOCK * width), *inner = floats(BLOCK * l.inner);
+        float *own = floats(BLOCK * (width + 1));
 #pragma omp for
         for (long i = 0; i < read; i += BLOCK) {
             long rows = least(read - i, BLOCK), n = i * width;
-            float *after = learning ? at.after + n : own, *normed = learning ? at.normed + n : own + BLOCK * width;
-            float *inner = learning ? at.inner + i * l.inner : own + 2 * BLOCK * width;
-            float *scale = learning ? at.scale + i : inner + BLOCK * l.inner;
-            product(rows, width, width, at.mixed + n, width, 1, output, p.output_bias, added, width);
+            float *normed = l.learning ? at.normed + n : own, *scale = l.learning ? at.scale + i : own + BLOCK * width;
+            product(rows, width, width, mixed + n, width, 1, w.output, p.output_bias, added, width);
             norm_rows(rows, width, l.epsilon, first + n, added, p.attention_norm, p.attention_norm_bias, after, normed,
                       scale);
-            product(rows, l.inner, width, after, width, 1, widen, p.widen_bias, inner, l.inner);
-            activate_run(l.activation, rows * l.inner, inner, inner, learning ? at.slope + i * l.inner : 0);
-            product(rows, width, l.inner, inner, l.inner, 1, narrow, p.narrow_bias, added, width);
+            product(rows, l.inner, width, after, width, 1, w.widen, p.widen_bias, inner, l.inner);
+            activate_run(l.activation, rows * l.inner, inner, inner, l.learning ? at.slope + i * l.inner : 0);
+            product(rows, width, l.inner, inner, l.inner, 1, w.narrow, p.narrow_bias, added, width);
             norm_rows(rows, width, l.epsilon, after, added, p.feedforward_norm, p.feedforward_norm_bias, y + n,
-                      learning ? at.last_normed + n : normed, learning ? at.last_scale + i : scale);
+                      l.learning ? at.last_normed + n : normed, l.learning ? at.last_scale + i : scale);
+            if (l.learning) {
+                pack_rows(i, rows, read, width, COLUMNS, mixed + n, width, 1, at.mixed);
+                pack_rows(i, rows, read, width, COLUMNS, after, width, 1, at.after);
+                pack_rows(i, rows, read, l.inner, COLUMNS, inner, l.inner, 1, at.inner);
+            }
         }
-        free(added), free(own);
+        free(added), free(after), free(inner), free(own);
     }
-    free(output), free(widen), free(narrow);
+    free(some), free(mixed);
 }
 
-/* From dy the gradients of x, of q, k and v if they were given, of vectors and of the parameters */
-void layer_gradient(shape s, layer_shape l, parameters p, const float *x, tokens q, tokens k, tokens v,
-                    const float *vectors, float *memory, const float *dy, float *dx, tokens dq, tokens dk, tokens dv,
-                    float *dvectors, parameters d) {
+/* From dy the gradients of x and, if they were given, of q, k and v; those of vectors and parameters are added */
+static void layer_gradient(shape s, layer_shape l, parameters p, packed w, tokens q, tokens k, tokens v,
+                           const float *vectors, remembered at, const float *dy, float *dx, tokens dq, tokens dk,
+                           tokens dv, float *dvectors, parameters d) {
     long read = s.b * s.i, tokens_ = s.b * s.j, width = l.width, given = q.x != 0;
-    remembered at;
-    placed(s, l, memory, &at);
-    const float *first = s.i < s.j ? at.first : x;
-    float *dlast = floats(read * width), *dafter = floats(read * width), *dfirst = floats(read * width);
-    float *dmixed = floats(read * width), *dinner = floats(read * l.inner), *dprojected = 0;
-    float *output = panels_of(width, width, p.output, width, 1);
-    float *widen = panels_of(l.inner, width, p.widen, width, 1), *narrow = panels_of(width, l.inner, p.narrow, l.inner, 1);
-#pragma omp parallel for
-    for (long i = 0; i < read; i += BLOCK) {
-        long rows = least(read - i, BLOCK), n = i * width;
-        float *inner = dinner + i * l.inner, *slope = at.slope + i * l.inner;
-        norm_rows_gradient(rows, width, at.last_normed + n, at.last_scale + i, p.feedforward_norm, dy + n, dlast + n);
-        product(rows, l.inner, width, dlast + n, width, 1, narrow, 0, inner, l.inner);
-        for (long e = 0; e < rows * l.inner; e++) inner[e] *= slope[e];
-        memcpy(dafter + n, dlast + n, rows * width * sizeof(float));
-        product(rows, width, l.inner, inner, l.inner, 1, widen, dafter + n, dafter + n, width);
-        norm_rows_gradient(rows, width, at.normed + n, at.scale + i, p.attention_norm, dafter + n, dfirst + n);
-        product(rows, width, width, dfirst + n, width, 1, output, 0, dmixed + n, width);
+    float *some = s.i < s.j ? floats(read * width) : 0, *dfirst = some ? some : dx;
+    float *dafter = floats(read * width), *dmixed = floats(read * width);
+    float *dlast_runs = floats(in_runs(read, width)), *dinner_runs = floats(in_runs(read, l.inner));
+    float *dfirst_runs = floats(in_runs(read, width));
+#pragma omp parallel
+    {
+        float *dlast = floats(BLOCK * width), *dinner = floats(BLOCK * l.inner);
+#pragma omp for
+        for (long i = 0; i < read; i += BLOCK) {
+            long rows = least(read - i, BLOCK), n = i * width;
+            float *slope = at.slope + i * l.inner;
+            norm_rows_gradient(rows, width, at.last_normed + n, at.last_scale + i, p.feedforward_norm, dy + n, dlast);
+            product(rows, l.inner, width, dlast, width, 1, w.narrow, 0, dinner, l.inner);
+            for (long e = 0; e < rows * l.inner; e++) dinner[e] *= slope[e];
+            memcpy(dafter + n, dlast, rows * width * sizeof(float));
+            product(rows, width, l.inner, dinner, l.inner, 1, w.widen, dafter + n, dafter + n, width);
+            norm_rows_gradient(rows, width, at.normed + n, at.scale + i, p.attention_norm, dafter + n, dfirst + n);
+            product(rows, width, width, dfirst + n, width, 1, w.output, 0, dmixed + n, width);
+            pack_rows(i, rows, read, width, ROWS, dlast, width, 1, dlast_runs);
+            pack_rows(i, rows, read, l.inner, ROWS, dinner, l.inner, 1, dinner_runs);
+            pack_rows(i, rows, read, width, ROWS, dfirst + n, width, 1, dfirst_runs);
+        }
+        free(dlast), free(dinner);
     }
-    free(output), free(widen), free(narrow);
-    linear_weight_gradient(read, width, l.inner, at.inner, dlast, d.narrow, d.narrow_bias);
-    linear_weight_gradient(read, l.inner, width, at.after, dinner, d.widen, d.widen_bias);
-    linear_weight_gradient(read, width, width, at.mixed, dfirst, d.output, d.output_bias);
-    norm_weight_gradient(read, width, at.last_normed, dy, d.feedforward_norm, d.feedforward_norm_bias);
-    norm_weight_gradient(read, width, at.normed, dafter, d.attention_norm, d.attention_norm_bias);
-    free(dlast), free(dafter), free(dinner);
+    add_weight_gradient(read, width, l.inner, dlast_runs, at.inner, d.narrow, d.narrow_bias);
+    add_weight_gradient(read, l.inner, width, dinner_runs, at.after, d.widen, d.widen_bias);
+    add_weight_gradient(read, width, width, dfirst_runs, at.mixed, d.output, d.output_bias);
+    add_norm_weight_gradient(read, width, at.last_normed, dy, d.feedforward_norm, d.feedforward_norm_bias);
+    add_norm_weight_gradient(read, width, at.normed, dafter, d.attention_norm, d.attention_norm_bias);
+    free(dlast_runs), free(dinner_runs), free(dfirst_runs), free(dafter);
 
+    float *dq_own = 0, *dkv_own = 0;
     if (!given) {
-        in_projected(s, width, at.projected, &q, &k, &v);
-        dprojected = floats((read + 2 * tokens_) * width);
-        in_projected(s, width, dprojected, &dq, &dk, &dv);
+        dq_own = floats(read * width), dkv_own = floats(tokens_ * 2 * width);
+        q = (tokens){at.q, width}, k = (tokens){at.kv, 2 * width}, v = (tokens){at.kv + width, 2 * width};
+        dq = (tokens){dq_own, width}, dk = (tokens){dkv_own, 2 * width}, dv = (tokens){dkv_own + width, 2 * width};
     }
     attend_gradient(s, q, k, v, vectors, at.weights, (tokens){dmixed, width}, dq, dk, dv, dvectors);
-    if (given) {
-        memset(dx, 0, tokens_ * width * sizeof(float));
-    } else if (s.i == s.j) {
-        linear_weight_gradient(read, 3 * width, width, x, dq.x, d.qkv, d.qkv_bias);
-        linear_input_gradient(read, 3 * width, width, p.qkv, dq.x, 0, dx);
-    } else {
-        linear_weight_gradient(read, width, width, first, dq.x, d.qkv, d.qkv_bias);
-        linear_weight_gradient(tokens_, 2 * width, width, x, dk.x, d.qkv + width * width, d.qkv_bias + width);
-        linear_input_gradient(tokens_, 2 * width, width, p.qkv + width * width, dk.x, 0, dx);
-        linear_input_gradient(read, width, width, p.qkv, dq.x, 1, dfirst);
+    if (!given) multiply(read, width, width, dq_own, w.q, dfirst, dfirst);
+    if (some) memset(dx, 0, tokens_ * width * sizeof(float));
+    for (long b = 0; some && b < s.b; b++)
+        memcpy(dx + b * s.j * width, dfirst + b * s.i * width, s.i * width * sizeof(float));
+    if (!given) {
+        float *dq_runs = floats(in_runs(read, width)), *dkv_runs = floats(in_runs(tokens_, 2 * width));
+        multiply(tokens_, width, 2 * width, dkv_own, w.kv, dx, dx);
+        pack_all(read, width, ROWS, dq_own, width, 1, dq_runs);
+        pack_all(tokens_, 2 * width, ROWS, dkv_own, 2 * width, 1, dkv_runs);
+        add_weight_gradient(read, width, width, dq_runs, at.first, d.qkv, d.qkv_bias);
+        add_weight_gradient(tokens_, 2 * width, width, dkv_runs, at.x, d.qkv + width * width, d.qkv_bias + width);
+        free(dq_runs), free(dkv_runs);
     }
-    for (long b = 0; b < s.b; b++)
-        for (long e = 0; e < s.i * width; e++) dx[b * s.j * width + e] += dfirst[b * s.i * width + e];
-    free(dfirst), free(dmixed), free(dprojected);
+    free(some), free(dmixed), free(dq_own), free(dkv_own);
+}
+
+/* A stack of layers: how often one is applied, how many there are to take in turns, and how many relative vectors */
+typedef struct {
+    long depth, layers, vectors;
+} stack;
+
+/* The shape of attention in a layer of the stack: only the last is computed for some of the tokens alone */
+static shape shape_at(shape s, stack t, long i) {
+    if (i < t.depth - 1) s.i = s.j;
+    return s;
+}
+
+/* How many numbers `layers` needs memory for; without learning, what a layer has written the next one writes over */
+long layers_memory(shape s, layer_shape l, stack t) {
+    remembered unused;
+    long last = placed(s, l, 0, &unused), other = t.depth > 1 ? placed(shape_at(s, t, 0), l, 0, &unused) : 0;
+    return l.learning ? (t.depth - 1) * other + last : most(last, other);
+}
+
+/* x (b, j, width) -> y (b, i, width). Queries, keys and values of the first layer are computed, unless they are given. */
+void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x, tokens q, tokens k, tokens v,
+            const float **vectors, float *memory, float *y) {
+    float *between[2] = {floats(s.b * s.j * l.width), floats(s.b * s.j * l.width)};
+    packed *panels = calloc(t.layers, sizeof(packed));
+    for (long i = 0; i < t.depth; i++) {
+        long n = i % t.layers;
+        remembered at;
+        shape here = shape_at(s, t, i);
+        long used = placed(here, l, memory, &at);
+        if (l.learning) memory += used;
+        if (!panels[n].q) panels[n] = pack_forward(l, p[n]);
+        float *to = i == t.depth - 1 ? y : between[i % 2];
+        layer(here, l, p[n], panels[n], x, q, k, v, vectors[i % t.vectors], at, to);
+        x = to, q.x = k.x = v.x = 0;
+    }
+    free_packed(t.layers, panels), free(between[0]), free(between[1]);
+}
+
+/* From dy the gradients of x and, if they were given, of q, k and v; those of vectors and parameters are added */
+void layers_gradient(shape s, layer_shape l, stack t, const parameters *p, tokens q, tokens k, tokens v,
+                     const float **vectors, float *memory, const float *dy, float *dx, tokens dq, tokens dk, tokens dv,
+                     float **dvectors, const parameters *d) {
+    float *between[2] = {floats(s.b * s.j * l.width), floats(s.b * s.j * l.width)};
+    packed *panels = calloc(t.layers, sizeof(packed));
+    const tokens none = {0, 0};
+    remembered at;
+    memory += layers_memory(s, l, t);
+    for (long i = t.depth - 1; i >= 0; i--) {
+        long n = i % t.layers, r = i % t.vectors;
+        shape here = shape_at(s, t, i);
+        memory -= placed(here, l, 0, &at);
+        placed(here, l, memory, &at);
+        if (!panels[n].q) panels[n] = pack_backward(l, p[n]);
+        float *to = i ? between[i % 2] : dx;
+        layer_gradient(here, l, p[n], panels[n], i ? none : q, i ? none : k, i ? none : v, vectors[r], at, dy, to,
+                       dq, dk, dv, dvectors[r], d[n]);
+        dy = to;
+    }
+    free_packed(t.layers, panels), free(between[0]), free(between[1]);
 }

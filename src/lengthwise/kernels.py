@@ -58,29 +58,28 @@ class Tokens(ctypes.Structure):
 
 
 class LayerShape(ctypes.Structure):
-    _fields_ = (("width", LONG), ("inner", LONG), ("activation", INT), ("epsilon", FLOAT))
+    _fields_ = (("width", LONG), ("inner", LONG), ("activation", INT), ("epsilon", FLOAT), ("learning", INT))
 
 
-class Parameters(ctypes.Structure):
-    """Those of a layer: weight and bias of its linear maps and norms."""
+class Stack(ctypes.Structure):
+    """How often a layer is applied; how many there are to take in turns, and how many relative vectors."""
 
-    _fields_ = tuple((f"{name}{suffix}", POINTER) for name in PARTS for suffix in ("", "_bias"))
+    _fields_ = (("depth", LONG), ("layers", LONG), ("vectors", LONG))
 
 
 SIGNATURES: dict[str, list[Any]] = {
     "linear": [LONG, LONG, LONG, *4 * [POINTER]],
-    "linear_input_gradient": [LONG, LONG, LONG, POINTER, POINTER, INT, POINTER],
+    "linear_input_gradient": [LONG, LONG, LONG, *3 * [POINTER]],
     "linear_weight_gradient": [LONG, LONG, LONG, *4 * [POINTER]],
     "activate": [INT, LONG, *3 * [POINTER]],
     "norm": [LONG, LONG, FLOAT, *7 * [POINTER]],
     "norm_gradient": [LONG, LONG, *7 * [POINTER]],
     "attend": [Shape, *3 * [Tokens], POINTER, POINTER, Tokens],
     "attend_gradient": [Shape, *3 * [Tokens], POINTER, POINTER, *4 * [Tokens], POINTER],
-    "layer_memory": [Shape, LayerShape],
-    "layer": [Shape, LayerShape, Parameters, POINTER, *3 * [Tokens], POINTER, INT, POINTER, POINTER],
-    "layer_gradient": [
-        *(Shape, LayerShape, Parameters, POINTER, *3 * [Tokens], POINTER, POINTER, POINTER, POINTER),
-        *(*3 * [Tokens], POINTER, Parameters),
+    "layers_memory": [Shape, LayerShape, Stack],
+    "layers": [Shape, LayerShape, Stack, POINTER, POINTER, *3 * [Tokens], *3 * [POINTER]],
+    "layers_gradient": [
+        *(Shape, LayerShape, Stack, POINTER, *3 * [Tokens], *4 * [POINTER], *3 * [Tokens], POINTER, POINTER),
     ],
 }
 
@@ -107,7 +106,7 @@ def library() -> ctypes.CDLL | str:
         return f"{shlex.join(compiler)} didn't compile {SOURCE.name}: {said}"
     for name, arguments in SIGNATURES.items():
         function = getattr(found, name)
-        function.argtypes, function.restype = arguments, LONG if name == "layer_memory" else None
+        function.argtypes, function.restype = arguments, LONG if name == "layers_memory" else None
     return found
 
 
@@ -185,8 +184,8 @@ class LinearFunction(torch.autograd.Function):
         m = x.numel() // k
         if ctx.needs_input_grad[0]:
             dx = torch.empty_like(x)
-            call("linear_input_gradient", m, n, k, weight, dy, False, dx)
-        dweight, dbias = torch.empty_like(weight), weight.new_empty(n)
+            call("linear_input_gradient", m, n, k, weight, dy, dx)
+        dweight, dbias = torch.zeros_like(weight), weight.new_zeros(n)
         call("linear_weight_gradient", m, n, k, x, dy, dweight, dbias)
         return dx, dweight, dbias
 
@@ -248,7 +247,7 @@ class NormFunction(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor | None, Tensor, Tensor, None]:
         normed, scale, weight = ctx.saved_tensors
-        dx, dweight, dbias = torch.empty_like(normed), torch.empty_like(weight), torch.empty_like(weight)
+        dx, dweight, dbias = torch.empty_like(normed), torch.zeros_like(weight), torch.zeros_like(weight)
         call("norm_gradient", len(scale), len(weight), normed, scale, weight, dy.contiguous(), dx, dweight, dbias)
         return dx, dx if ctx.needs_input_grad[1] else None, dweight, dbias, None
 
@@ -296,71 +295,83 @@ class AttendFunction(torch.autograd.Function):
     def backward(ctx: Any, dmixed: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, vectors, weights = ctx.saved_tensors
         gradients = [x.new_empty(x.shape) for x in (q, k, v)]
-        dvectors = None if vectors is None else torch.empty_like(vectors)
+        dvectors = None if vectors is None else torch.zeros_like(vectors)
         given = *map(tokens, (q, k, v)), vectors, weights, tokens(dmixed.contiguous())
         call("attend_gradient", ctx.shape, *given, *map(tokens, gradients), dvectors)
         return None, *gradients, dvectors
 
 
-def layer(
+def layers(
     x: Tensor,
     projected: tuple[Tensor, ...] | None,
-    relative: Vectors | None,
-    parameters: Sequence[Tensor],
+    relatives: Sequence[Vectors | None],
+    parameters: Sequence[Sequence[Tensor]],
     *,
+    depth: int,
     queries: int,
     heads: int,
     scale: float,
     activation: ActivationName,
     epsilon: float,
 ) -> Tensor:
-    """x (b, j, width) through a whole layer, with a norm after each part: (b, queries, width).
+    """x (b, j, width) through whole layers, with a norm after each part, to its first positions: (b, queries, width).
 
-    With the queries, keys and values of x, where they are known already. The parameters are weight and bias of each
-    of PARTS.
+    So many layers as `depth` says; those that there are, and their relative vectors, in turns. With the first layer's
+    queries, keys and values of x, where they are known already. A layer's parameters are weight and bias of each of
+    PARTS.
     """
-    (b, j, width), inner = x.shape, len(parameters[2 * PARTS.index("widen")])
-    shape = attention_shape(b, heads, queries, j, width, scale, relative)
-    sizes = LayerShape(width, inner, ACTIVATIONS.index(activation), epsilon)
-    vectors = None if relative is None else relative.vectors.contiguous()
+    (b, j, width), inner = x.shape, len(parameters[0][2 * PARTS.index("widen")])
+    shape = attention_shape(b, heads, queries, j, width, scale, relatives[0])
+    sizes = LayerShape(width, inner, ACTIVATIONS.index(activation), epsilon, torch.is_grad_enabled())
+    stack = Stack(depth, len(parameters), len(relatives))
     given = map(in_runs, projected) if projected else (None, None, None)
-    tensors = x.contiguous(), *given, vectors, *(parameter.contiguous() for parameter in parameters)
-    return cast(Tensor, LayerFunction.apply(shape, sizes, torch.is_grad_enabled(), *tensors))
+    vectors = (None if relative is None else relative.vectors.contiguous() for relative in relatives)
+    flat = (parameter.contiguous() for layer in parameters for parameter in layer)
+    return cast(Tensor, LayersFunction.apply(shape, sizes, stack, x.contiguous(), *given, *vectors, *flat))
 
 
-class LayerFunction(torch.autograd.Function):
+class LayersFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, shape: Shape, sizes: LayerShape, learning: bool, x: Tensor, *rest: Tensor | None) -> Tensor:
-        q, k, v, vectors, *parameters = rest
-        memory = x.new_empty(call("layer_memory", shape, sizes))
+    def forward(ctx: Any, shape: Shape, sizes: LayerShape, stack: Stack, x: Tensor, *rest: Tensor | None) -> Tensor:
+        projected, vectors, parameters = parted(rest, stack)
+        memory = x.new_empty(call("layers_memory", shape, sizes, stack))
         y = x.new_empty(shape.b, shape.i, sizes.width)
-        given = *map(tokens, (q, k, v)), vectors
-        call("layer", shape, sizes, pointers(parameters), x, *given, learning, memory, y)
-        ctx.shape, ctx.sizes = shape, sizes
-        ctx.save_for_backward(memory, x, *rest)
+        given = *map(tokens, projected), pointers(vectors), memory
+        call("layers", shape, sizes, stack, pointers(parameters), x, *given, y)
+        ctx.sizes = shape, sizes, stack
+        ctx.save_for_backward(memory, *rest)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        memory, x, *rest = ctx.saved_tensors
-        q, k, v, vectors, *parameters = rest
-        dx, *gradients = (None if t is None else t.new_empty(t.shape) for t in (x, *rest))
-        if q is not None:  # it was given, so the parameters of the projection had no part in it
-            gradients[4] = gradients[5] = None
-        dq, dk, dv, dvectors, *dparameters = gradients
-        given = *map(tokens, (q, k, v)), vectors, memory, dy.contiguous()
-        found = dx, *map(tokens, (dq, dk, dv)), dvectors, pointers(dparameters)
-        call("layer_gradient", ctx.shape, ctx.sizes, pointers(parameters), x, *given, *found)
-        return None, None, None, dx, *gradients
+        shape, sizes, stack = ctx.sizes
+        memory, *rest = ctx.saved_tensors
+        projected, vectors, parameters = parted(rest, stack)
+        dx = dy.new_empty(shape.b, shape.j, sizes.width)
+        dprojected = [None if x is None else x.new_empty(x.shape) for x in projected]
+        dvectors = [None if x is None else torch.zeros_like(x) for x in vectors]
+        dparameters = [torch.zeros_like(x) for x in parameters if x is not None]
+        given = *map(tokens, projected), pointers(vectors), memory, dy.contiguous()
+        found = dx, *map(tokens, dprojected), pointers(dvectors), pointers(dparameters)
+        call("layers_gradient", *ctx.sizes, pointers(parameters), *given, *found)
+        return None, None, None, dx, *dprojected, *dvectors, *dparameters
+
+
+Tensors = Sequence[Tensor | None]
+
+
+def parted(tensors: Tensors, stack: Stack) -> tuple[Tensors, Tensors, Tensors]:
+    """Queries, keys and values; relative vectors; and parameters."""
+    return tensors[:3], tensors[3 : 3 + stack.vectors], tensors[3 + stack.vectors :]
 
 
 def tokens(x: Tensor | None) -> Tokens:
     return Tokens(None, 0) if x is None else Tokens(x.data_ptr(), x.stride(1))
 
 
-def pointers(parameters: Sequence[Tensor | None]) -> Parameters:
-    return Parameters(*(None if x is None else x.data_ptr() for x in parameters))
+def pointers(tensors: Tensors) -> ctypes.Array[ctypes.c_void_p]:
+    return (POINTER * len(tensors))(*(None if x is None else x.data_ptr() for x in tensors))
 
 
 def call(name: str, *arguments: Any) -> Any:

@@ -1,6 +1,7 @@
 """The encoder: a stack of attention layers, shared (Universal Transformer) or not, and the classifier (paper, §2.2)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -245,7 +246,6 @@ class Layer(nn.Module):
         self.feedforward_norm = Norm(config.width, config.norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
-        self.inside = tuple(self.modules())[1:]
 
     def project(self, x: Tensor, queries: int) -> Projected:
         """What attention needs of x."""
@@ -256,19 +256,7 @@ class Layer(nn.Module):
     ) -> Tensor:
         """x (b, j, width), and what `project` makes of it if that is known -> (b, queries, width)"""
         if view.plain and self.plain and kernels.native(x):
-            attention = self.attention
-            parts = attention.qkv, attention.output, self.attention_norm, self.widen, self.narrow, self.feedforward_norm
-            return kernels.layer(
-                x,
-                projected,
-                view.relative,
-                [parameter for part in parts for parameter in (part.weight, part.bias)],
-                queries=view.queries,
-                heads=attention.heads,
-                scale=attention.scale,
-                activation=self.activation.name,
-                epsilon=self.attention_norm.eps,
-            )
+            return by_kernels([self], x, projected, [view], 1, view.queries)
         if projected is None:
             projected = self.project(x, view.queries)
         x, attended = x[:, : view.queries], self.dropout(self.attention(projected, view, position, sharpness))
@@ -279,14 +267,44 @@ class Layer(nn.Module):
         return cast(Tensor, self.feedforward_norm(x, self.feedforward(x)))
 
     @property
+    def parts(self) -> tuple[Linear | Norm, ...]:
+        """Those with parameters, in the order of `kernels.PARTS`."""
+        attention = self.attention
+        return attention.qkv, attention.output, self.attention_norm, self.widen, self.narrow, self.feedforward_norm
+
+    @property
     def plain(self) -> bool:
-        """Whether it can be left to `kernels` as a whole: no dropout, and nobody looks at its parts with a hook."""
-        dropped = self.training and (self.dropout.p or self.attention.dropout.p)
-        wide = self.widen.in_features > kernels.WIDEST
-        return not (wide or self.pre_norm or dropped or any(kernels.hooked(part) for part in self.inside))
+        """Whether it can be left to `kernels` as a whole: nothing is dropped, replaced, or looked at with a hook."""
+        if self.pre_norm or self.widen.in_features > kernels.WIDEST:
+            return False
+        if self.training and (self.dropout.p or self.attention.dropout.p):
+            return False
+        own = {Attention, Linear, Norm, kernels.Activation, nn.Dropout}
+        return all(type(part) in own and not kernels.hooked(part) for part in list(self.modules())[1:])
 
     def feedforward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.dropout(self.narrow(self.activation(self.widen(x)))))
+
+
+def by_kernels(
+    layers: Sequence[Layer], x: Tensor, projected: Projected | None, views: Sequence[View], depth: int, queries: int
+) -> Tensor:
+    """x (b, j, width) through so many plain layers, taken in turns as their views are, to (b, queries, width)."""
+    if depth == 1 and projected:
+        projected = projected[0][:, :queries], *projected[1:]
+    layer = layers[0]
+    return kernels.layers(
+        x,
+        projected,
+        [view.relative for view in views],
+        [[parameter for part in layer.parts for parameter in (part.weight, part.bias)] for layer in layers],
+        depth=depth,
+        queries=queries,
+        heads=layer.attention.heads,
+        scale=layer.attention.scale,
+        activation=layer.activation.name,
+        epsilon=layer.attention_norm.eps,
+    )
 
 
 @dataclass(frozen=True)
@@ -346,6 +364,9 @@ class Encoder(nn.Module):
             if layers is None and self.config.patience:
                 return self.settle(start, views[0], n_out)
         layers, x = layers or self.config.layers, start.x
+        if self.plain(views) and kernels.native(x):
+            own = cast(Sequence[Layer], self.layers)
+            return self.classify(by_kernels(own, x, start.projected, views, layers, n_out))
         for i in range(layers - 1):
             x = self.apply_layer(i, x, start, views[i % len(views)])
         # The last layer is computed only where the answer is read.
@@ -414,6 +435,12 @@ class Encoder(nn.Module):
         relative = position.relative(view)
         shared = relative is None or relative.rows.dim() == 2  # by all examples
         return replace(view, plain=True, relative=relative) if shared else view
+
+    def plain(self, views: list[View]) -> bool:
+        """Whether all layers can be left to `kernels` at once."""
+        if self.config.recall or not all(view.plain for view in views):
+            return False
+        return all(type(layer) is Layer and layer.plain and not kernels.hooked(layer) for layer in self.layers)
 
     def apply_layer(self, i: int, x: Tensor, start: Input, view: View) -> Tensor:
         read = None if view.reading is None else self.classify(x).softmax(-1)

@@ -56,7 +56,7 @@ def train(run: Run) -> Iterator[Progress]:
         solver = experiment.build() if run.checkpoint.exists() else initial_solver(experiment)
         solver = solver.to(device).train()
         data = TrainingSet(experiment.task, experiment.data, experiment.seed)
-        optimizer = adamw(solver, experiment.training)
+        parameters, optimizer = list(solver.parameters()), adamw(solver, experiment.training)
         window = Window(training_layout(experiment).n_out, device)
         step, seconds, size = load_checkpoint(run, solver, optimizer, window)
         metrics = run.keep_metrics(step, size)
@@ -77,7 +77,7 @@ def train(run: Run) -> Iterator[Progress]:
             optimizer.zero_grad()
             loss.backward()
             if config.clip:
-                torch.nn.utils.clip_grad_norm_(solver.parameters(), config.clip)
+                torch.nn.utils.clip_grad_norm_(parameters, config.clip)
             optimizer.step()
             window.add(loss, logits[:, answer_at], targets[:, answer_at], torch.from_numpy(examples.primed).to(device))
             step += 1
