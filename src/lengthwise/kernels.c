@@ -80,10 +80,12 @@ static void pack_rows(long p, long rows, long k, long n, long across, const floa
             long some = least(end - p, 16), wide = across == COLUMNS && n - j <= W ? W : across;
             const float *from = b + j * cs;
             float *to = panels + j * k + p * wide;
-            if (n - j >= ROWS && across == ROWS && cs == 1) copy_rows(some, ROWS, ROWS, from, rs, 1, to);
-            else if (n - j >= COLUMNS && across == COLUMNS && cs == 1) copy_rows(some, COLUMNS, COLUMNS, from, rs, 1, to);
-            else if (n - j >= COLUMNS && across == COLUMNS && rs == 1) copy_rows(some, COLUMNS, COLUMNS, from, 1, cs, to);
-            else copy_rows(some, wide, least(n - j, wide), from, rs, cs, to);
+            /* The usual ones with all that is known when this is compiled */
+            if (n - j < across) copy_rows(some, wide, least(n - j, wide), from, rs, cs, to);
+            else if (across == COLUMNS && cs == 1) copy_rows(some, COLUMNS, COLUMNS, from, rs, 1, to);
+            else if (across == COLUMNS && rs == 1) copy_rows(some, COLUMNS, COLUMNS, from, 1, cs, to);
+            else if (across == ROWS && cs == 1) copy_rows(some, ROWS, ROWS, from, rs, 1, to);
+            else copy_rows(some, across, across, from, rs, cs, to);
         }
 }
 
@@ -527,7 +529,7 @@ static void free_packed(long n, packed *p) {
     free(p);
 }
 
-/* What a layer writes down for its gradient; x, first (of x, the tokens with queries), mixed, after and inner in panels */
+/* What a layer writes down for its gradient; x, first (its tokens with queries), mixed, after and inner in panels */
 typedef struct {
     float *q, *kv, *weights, *x, *first, *mixed, *after, *normed, *scale, *inner, *slope, *last_normed, *last_scale;
 } remembered;
@@ -538,8 +540,8 @@ static long placed(shape s, layer_shape l, float *memory, remembered *at) {
     float **parts[] = {&at->q, &at->kv, &at->weights, &at->x, &at->first, &at->mixed, &at->after,
                        &at->normed, &at->scale, &at->inner, &at->slope, &at->last_normed, &at->last_scale};
     long sizes[] = {read * l.width, tokens * 2 * l.width, s.b * s.h * s.i * padded(s.j), all * tokens * panels,
-                    all * some * read * panels, all * read * panels, all * read * panels, all * read * l.width, all * read,
-                    all * read * padded(l.inner), all * read * l.inner, all * read * l.width, all * read};
+                    all * some * read * panels, all * read * panels, all * read * panels, all * read * l.width,
+                    all * read, all * read * padded(l.inner), all * read * l.inner, all * read * l.width, all * read};
     long used = 0;
     for (unsigned p = 0; p < sizeof(sizes) / sizeof(*sizes); used += (sizes[p++] + 15) / 16 * 16)
         *parts[p] = memory + used;
@@ -668,7 +670,7 @@ long layers_memory(shape s, layer_shape l, stack t) {
     return l.learning ? (t.depth - 1) * other + last : most(last, other);
 }
 
-/* x (b, j, width) -> y (b, i, width). Queries, keys and values of the first layer are computed, unless they are given. */
+/* x (b, j, width) -> y (b, i, width). The first layer's queries, keys and values are computed, unless they are given */
 void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x, tokens q, tokens k, tokens v,
             const float **vectors, float *memory, float *y) {
     float *between[2] = {floats(s.b * s.j * l.width), floats(s.b * s.j * l.width)};
