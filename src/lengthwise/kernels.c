@@ -9,12 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Numbers in a vector; and a store to memory past the caches, where the compiler has one */
 #if defined(__AVX512F__)
 #define W 16
+#define PAST_CACHES __builtin_ia32_movntps512
 #elif defined(__AVX__)
 #define W 8
+#define PAST_CACHES __builtin_ia32_movntps256
 #else
 #define W 4
+#define PAST_CACHES store
+#endif
+#ifdef __clang__
+#undef PAST_CACHES
+#define PAST_CACHES(x, y) __builtin_nontemporal_store(y, (vector *)(x))
 #endif
 #define ROWS 6           /* of a tile: with two vectors each, as many as fit the registers */
 #define COLUMNS (2 * W)  /* of a tile, and so of a panel */
@@ -93,6 +101,17 @@ static void pack(long k, long n, const float *b, long rs, long cs, float *panels
     pack_rows(0, k, k, n, COLUMNS, b, rs, cs, panels);
 }
 
+/* Some rows of B (k, n), those from p on, to panels that are read much later: they would only displace what is needed
+   before. A panel of COLUMNS starts at a multiple of a vector's size, as memory does */
+static void remember_rows(long p, long rows, long k, long n, const float *b, float *panels) {
+    long whole = n / COLUMNS * COLUMNS;
+    for (long j = 0; j < whole; j += COLUMNS)
+        for (long q = 0; q < rows; q++)
+            for (long v = 0; v < COLUMNS; v += W)
+                PAST_CACHES(panels + j * k + (p + q) * COLUMNS + v, load(b + q * n + j + v));
+    pack_rows(p, rows, k, n - whole, COLUMNS, b + whole, n, 1, panels + whole * k);
+}
+
 /* C (m, n) = A (m, k) · B in panels, plus a row (bias, or 0) or plus what C has (bias is c) */
 static void product(long m, long n, long k, const float *a, long rs, long cs, const float *panels, const float *bias,
                     float *c, long ldc) {
@@ -119,6 +138,11 @@ static void product(long m, long n, long k, const float *a, long rs, long cs, co
 static void pack_all(long k, long n, long across, const float *b, long rs, long cs, float *panels) {
 #pragma omp parallel for
     for (long p = 0; p < k; p += BLOCK) pack_rows(p, least(k - p, BLOCK), k, n, across, b + p * rs, rs, cs, panels);
+}
+
+static void remember_all(long k, long n, const float *b, float *panels) {
+#pragma omp parallel for
+    for (long p = 0; p < k; p += BLOCK) remember_rows(p, least(k - p, BLOCK), k, n, b + p * n, panels);
 }
 
 static float *panels_of(long k, long n, const float *b, long rs, long cs) {
@@ -561,8 +585,8 @@ static void layer(shape s, layer_shape l, parameters p, packed w, const float *x
         multiply(read, width, width, first, w.q, p.qkv_bias, at.q);
         multiply(tokens_, 2 * width, width, x, w.kv, p.qkv_bias + width, at.kv);
         if (l.learning) {
-            pack_all(tokens_, width, COLUMNS, x, width, 1, at.x);
-            if (some) pack_all(read, width, COLUMNS, first, width, 1, at.first);
+            remember_all(tokens_, width, x, at.x);
+            if (some) remember_all(read, width, first, at.first);
         }
     }
     attend(s, q, k, v, vectors, at.weights, (tokens){mixed, width});
@@ -583,9 +607,9 @@ static void layer(shape s, layer_shape l, parameters p, packed w, const float *x
             norm_rows(rows, width, l.epsilon, after, added, p.feedforward_norm, p.feedforward_norm_bias, y + n,
                       l.learning ? at.last_normed + n : normed, l.learning ? at.last_scale + i : scale);
             if (l.learning) {
-                pack_rows(i, rows, read, width, COLUMNS, mixed + n, width, 1, at.mixed);
-                pack_rows(i, rows, read, width, COLUMNS, after, width, 1, at.after);
-                pack_rows(i, rows, read, l.inner, COLUMNS, inner, l.inner, 1, at.inner);
+                remember_rows(i, rows, read, width, mixed + n, at.mixed);
+                remember_rows(i, rows, read, width, after, at.after);
+                remember_rows(i, rows, read, l.inner, inner, at.inner);
             }
         }
         free(added), free(after), free(inner), free(own);
