@@ -14,8 +14,9 @@ from torch import Tensor
 
 from lengthwise import kernels
 from lengthwise.data import TrainingSet
+from lengthwise.errors import UsageError
 from lengthwise.experiment import Experiment, load
-from lengthwise.model import Layer
+from lengthwise.model import Encoder, Layer
 from lengthwise.positions import POSITIONS
 from lengthwise.training import initial_solver
 
@@ -184,27 +185,100 @@ def test_a_hook_sees_what_goes_through_and_changes_nothing(where: str):
     assert len(seen) == 3
 
 
-def test_what_is_put_in_the_place_of_a_part_is_used():
-    class Louder(kernels.Linear):
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x) * 2
+class Louder(kernels.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 2
 
-    class Last(Layer):
-        def forward(self, x: Tensor, *rest: object) -> Tensor:
-            return x * 0
 
+class Feedforward(Layer):
+    def feedforward(self, x: Tensor) -> Tensor:
+        return super().feedforward(x) * 2
+
+
+class Between(Encoder):
+    def apply_layer(self, i: int, x: Tensor, *rest: object) -> Tensor:
+        return super().apply_layer(i, x * (1 + i), *rest)
+
+
+def without_position() -> torch.nn.Module:
+    return initial_solver(experiment(model__position="none")).encoder.positions[0]
+
+
+def set_on(module: torch.nn.Module, **values: object) -> None:
+    for name, value in values.items():
+        setattr(module, name, value)
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda encoder: set_on(encoder.layers[1], narrow=Louder(4 * 24, 24)),
+        lambda encoder: set_on(encoder.layers[1], __class__=Feedforward),
+        lambda encoder: set_on(encoder, __class__=Between),
+        lambda encoder: set_on(encoder.layers[1].narrow, forward=lambda x: x[..., :24]),
+        lambda encoder: set_on(encoder.layers[1], activation=kernels.Activation("gelu")),
+        lambda encoder: set_on(encoder.layers[1], widen=kernels.Linear(24, 7), narrow=kernels.Linear(7, 24)),
+        lambda encoder: set_on(encoder.layers[1].attention, scale=2.0),
+        lambda encoder: set_on(encoder.layers[0].feedforward_norm, eps=1.0),
+        lambda encoder: set_on(encoder.layers[1].attention_norm, eps=1.0),
+        lambda encoder: encoder.positions.__setitem__(0, without_position()),
+        lambda encoder: encoder.positions.__setitem__(1, without_position()),
+    ],
+    ids=[
+        *("part", "kind of layer", "kind of encoder", "method", "activation", "sizes", "scale"),
+        *("epsilon in a layer", "epsilon of a layer", "first position", "other position"),
+    ],
+)
+def test_what_somebody_has_changed_in_a_model_is_used(alter):
+    solver = initial_solver(experiment(model__encoder="transformer")).eval()
+    examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
+
+    def answers() -> Tensor:
+        generator = torch.Generator().manual_seed(0)
+        for parameter in solver.parameters():
+            torch.nn.init.normal_(parameter, std=0.3, generator=generator)
+        return solver(examples.operands)
+
+    before = answers()
+    alter(solver.encoder)
+    found = answers()
+    with kernels.by_torch():
+        torch.testing.assert_close(found, answers(), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(found, before, rtol=0, atol=1e-3)
+
+
+def test_a_hook_on_the_way_back_is_called():
+    solver = initial_solver(experiment()).train()
+    (layer,) = solver.encoder.layers
+    examples, called = TrainingSet(solver.task, experiment().data, 0).batch(0, 4), []
+    for module in (layer, layer.narrow):
+        module.register_full_backward_pre_hook(lambda module, gradients: called.append(type(module)))
+    solver.supervised(examples.operands, examples.answer)[0].sum().backward()
+    assert sorted(map(str, called)) == sorted(3 * [str(kernels.Linear)] + 3 * [str(Layer)])
+
+
+def test_dropout_in_testing_is_used():
+    solver = initial_solver(experiment(model__dropout=0.5)).eval()
+    examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
+    assert torch.equal(solver(examples.operands), solver(examples.operands))
+    solver.encoder.layers[0].dropout.train()
+    assert not torch.equal(solver(examples.operands), solver(examples.operands))
+
+
+def test_more_positions_than_there_are_cannot_be_read():
     solver = initial_solver(experiment()).eval()
     examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
-    (layer,) = solver.encoder.layers
-    part, before = layer.narrow, solver(examples.operands)
-    layer.narrow = Louder(4 * 24, 24)
-    layer.narrow.load_state_dict(part.state_dict())
-    found = solver(examples.operands)
-    with kernels.by_torch():
-        torch.testing.assert_close(found, solver(examples.operands))
-    assert not torch.allclose(found, before)
-    solver.encoder.layers[0] = Last(solver.encoder.config, by_content=True)
-    assert (solver(examples.operands) == solver.encoder.classifier.bias).all()
+    with pytest.raises(UsageError, match="100 positions can't be read"):
+        solver.logits(solver.layout, examples.operands, 100)
+
+
+def test_gradients_and_tokens_that_lie_otherwise_in_memory():
+    q = random(8, 21, 32).requires_grad_()
+    (found,) = torch.autograd.grad(kernels.attend(q, q, q, 4, 0.3).sum(), q)  # whose gradient is one number, expanded
+    (same,) = torch.autograd.grad((kernels.attend(q, q, q, 4, 0.3) * torch.ones(8, 21, 32)).sum(), q)
+    assert torch.equal(found, same)
+    x = random(1, 5, 12).transpose(0, 1)  # one token in each example, and a stride between tokens of 60
+    torch.testing.assert_close(kernels.attend(x, x, x, 2, 0.3), x)
 
 
 def test_a_graph_can_be_gone_through_twice():

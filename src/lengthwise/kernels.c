@@ -6,6 +6,7 @@
    there are. */
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,11 @@
 #define PAST_CACHES __builtin_ia32_movntps256
 #else
 #define W 4
+#ifdef __SSE__
+#define PAST_CACHES __builtin_ia32_movntps
+#else
 #define PAST_CACHES store
+#endif
 #endif
 #ifdef __clang__
 #undef PAST_CACHES
@@ -35,7 +40,11 @@ typedef int integers __attribute__((vector_size(4 * W)));
 static long least(long a, long b) { return a < b ? a : b; }
 static long most(long a, long b) { return a > b ? a : b; }
 static long padded(long n) { return (n + W - 1) / W * W; }
-static float *floats(long n) { return aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64); }
+static float *floats(long n) {
+    float *x = aligned_alloc(64, (n * sizeof(float) + 64) / 64 * 64);
+    if (!x) fprintf(stderr, "lengthwise: there is no memory for %ld numbers\n", n), abort();
+    return x;
+}
 static vector load(const float *x) { return *(const unaligned *)x; }
 static void store(float *x, vector y) { *(unaligned *)x = y; }
 static vector all(float x) { return x - (vector){0}; }

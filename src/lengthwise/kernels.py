@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
@@ -23,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.modules.module import _has_any_global_hook
 
 from lengthwise.errors import UsageError
 
@@ -115,7 +117,7 @@ def compiled(compiler: list[str]) -> Path:
     version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=True).stdout
     # torch's own OpenMP library, which is loaded by now, is then used here too.
     flags = [*FLAGS, *(["-fopenmp"] if sys.platform == "linux" else [])]
-    known = [SOURCE.read_text(), version, *flags, instruction_set()]
+    known = [SOURCE.read_text(), version, *compiler, *flags, instruction_set()]
     name = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lengthwise" / f"kernels-{name}.so"
     if not kept.exists():
@@ -155,9 +157,10 @@ def native(*tensors: Tensor) -> bool:
     return not transformed and not torch.is_autocast_enabled("cpu")
 
 
-def hooked(module: nn.Module) -> bool:
-    """Whether something looks at what goes through a module."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+def altered(module: nn.Module) -> bool:
+    """Whether something looks at what goes through a module, or takes its place."""
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(hooks) or _has_any_global_hook() or "forward" in vars(module)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -278,7 +281,7 @@ def attention_shape(b: int, heads: int, i: int, j: int, width: int, scale: float
 def in_runs(x: Tensor) -> Tensor:
     """x (b, i, width) with one stride from token to token, also of different examples."""
     regular = x.stride(2) == 1 and x.stride(0) == x.shape[1] * x.stride(1)
-    return x if regular else x.contiguous()
+    return x if regular else x.clone(memory_format=torch.contiguous_format)  # x.contiguous() may keep odd strides
 
 
 class AttendFunction(torch.autograd.Function):
@@ -296,9 +299,21 @@ class AttendFunction(torch.autograd.Function):
         q, k, v, vectors, weights = ctx.saved_tensors
         gradients = [x.new_empty(x.shape) for x in (q, k, v)]
         dvectors = None if vectors is None else torch.zeros_like(vectors)
-        given = *map(tokens, (q, k, v)), vectors, weights, tokens(dmixed.contiguous())
+        dmixed = in_runs(dmixed)
+        given = *map(tokens, (q, k, v)), vectors, weights, tokens(dmixed)
         call("attend_gradient", ctx.shape, *given, *map(tokens, gradients), dvectors)
         return None, *gradients, dvectors
+
+
+@dataclass(frozen=True)
+class Form:
+    """What all layers of one call have in common."""
+
+    heads: int
+    scale: float
+    activation: ActivationName
+    epsilon: float
+    shapes: tuple[torch.Size, ...]  # of the parameters: weight and bias of each of PARTS
 
 
 def layers(
@@ -306,23 +321,20 @@ def layers(
     projected: tuple[Tensor, ...] | None,
     relatives: Sequence[Vectors | None],
     parameters: Sequence[Sequence[Tensor]],
-    *,
+    form: Form,
     depth: int,
     queries: int,
-    heads: int,
-    scale: float,
-    activation: ActivationName,
-    epsilon: float,
 ) -> Tensor:
     """x (b, j, width) through whole layers, with a norm after each part, to its first positions: (b, queries, width).
 
     So many layers as `depth` says; those that there are, and their relative vectors, in turns. With the first layer's
-    queries, keys and values of x, where they are known already. A layer's parameters are weight and bias of each of
-    PARTS.
+    queries, keys and values of x, where they are known already.
     """
-    (b, j, width), inner = x.shape, len(parameters[0][2 * PARTS.index("widen")])
-    shape = attention_shape(b, heads, queries, j, width, scale, relatives[0])
-    sizes = LayerShape(width, inner, ACTIVATIONS.index(activation), epsilon, torch.is_grad_enabled())
+    (b, j, width), (inner, _) = x.shape, form.shapes[2 * PARTS.index("widen")]
+    if queries > j:
+        raise UsageError(f"{queries} positions can't be read: the problem has {j} tokens")
+    shape = attention_shape(b, form.heads, queries, j, width, form.scale, relatives[0])
+    sizes = LayerShape(width, inner, ACTIVATIONS.index(form.activation), form.epsilon, torch.is_grad_enabled())
     stack = Stack(depth, len(parameters), len(relatives))
     given = map(in_runs, projected) if projected else (None, None, None)
     vectors = (None if relative is None else relative.vectors.contiguous() for relative in relatives)

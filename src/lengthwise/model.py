@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, cast
 
 import torch
@@ -255,8 +256,9 @@ class Layer(nn.Module):
         self, x: Tensor, projected: Projected | None, view: View, position: Position, sharpness: float
     ) -> Tensor:
         """x (b, j, width), and what `project` makes of it if that is known -> (b, queries, width)"""
-        if view.plain and self.plain and kernels.native(x):
-            return by_kernels([self], x, projected, [view], 1, view.queries)
+        y = by_kernels([self], x, projected, [view], 1, view.queries)
+        if y is not None:
+            return y
         if projected is None:
             projected = self.project(x, view.queries)
         x, attended = x[:, : view.queries], self.dropout(self.attention(projected, view, position, sharpness))
@@ -267,44 +269,48 @@ class Layer(nn.Module):
         return cast(Tensor, self.feedforward_norm(x, self.feedforward(x)))
 
     @property
-    def parts(self) -> tuple[Linear | Norm, ...]:
-        """Those with parameters, in the order of `kernels.PARTS`."""
+    def own_parameters(self) -> list[Tensor]:
+        """In the order of `kernels.PARTS`."""
         attention = self.attention
-        return attention.qkv, attention.output, self.attention_norm, self.widen, self.narrow, self.feedforward_norm
+        parts = attention.qkv, attention.output, self.attention_norm, self.widen, self.narrow, self.feedforward_norm
+        return [parameter for part in parts for parameter in (part.weight, part.bias)]
 
     @property
-    def plain(self) -> bool:
-        """Whether it can be left to `kernels` as a whole: nothing is dropped, replaced, or looked at with a hook."""
-        if self.pre_norm or self.widen.in_features > kernels.WIDEST:
-            return False
-        if self.training and (self.dropout.p or self.attention.dropout.p):
-            return False
-        own = {Attention, Linear, Norm, kernels.Activation, nn.Dropout}
-        return all(type(part) in own and not kernels.hooked(part) for part in list(self.modules())[1:])
+    def form(self) -> kernels.Form | None:
+        """What it can be left to `kernels` as a whole with; None where a part is dropped, replaced or looked at."""
+        parts = list(self.modules())[1:]
+        if type(self) is not Layer or any(type(part) not in PLAIN_PARTS or kernels.altered(part) for part in parts):
+            return None
+        if self.pre_norm or any(dropout.training and dropout.p for dropout in (self.dropout, self.attention.dropout)):
+            return None
+        epsilon, shapes = self.attention_norm.eps, tuple(parameter.shape for parameter in self.own_parameters)
+        if epsilon != self.feedforward_norm.eps or self.widen.in_features > kernels.WIDEST:
+            return None
+        return kernels.Form(self.attention.heads, self.attention.scale, self.activation.name, epsilon, shapes)
 
     def feedforward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.dropout(self.narrow(self.activation(self.widen(x)))))
 
 
+PLAIN_PARTS = {Attention, Linear, Norm, kernels.Activation, nn.Dropout}  # of a layer
+
+
 def by_kernels(
     layers: Sequence[Layer], x: Tensor, projected: Projected | None, views: Sequence[View], depth: int, queries: int
-) -> Tensor:
-    """x (b, j, width) through so many plain layers, taken in turns as their views are, to (b, queries, width)."""
+) -> Tensor | None:
+    """x (b, j, width) through so many layers, taken in turns as their views are, to (b, queries, width).
+
+    None if it can't be done in one call of `kernels`, which takes plain layers of one form.
+    """
+    forms = {layer.form for layer in layers}
+    by_key = {view.relative and view.relative.by_key for view in views}
+    parameters = [layer.own_parameters for layer in layers]
+    alike = all(view.plain for view in views) and len(by_key) == len(forms) == 1
+    if not alike or (form := forms.pop()) is None or not kernels.native(x, *chain(*parameters)):
+        return None
     if depth == 1 and projected:
         projected = projected[0][:, :queries], *projected[1:]
-    layer = layers[0]
-    return kernels.layers(
-        x,
-        projected,
-        [view.relative for view in views],
-        [[parameter for part in layer.parts for parameter in (part.weight, part.bias)] for layer in layers],
-        depth=depth,
-        queries=queries,
-        heads=layer.attention.heads,
-        scale=layer.attention.scale,
-        activation=layer.activation.name,
-        epsilon=layer.attention_norm.eps,
-    )
+    return kernels.layers(x, projected, [view.relative for view in views], parameters, form, depth, queries)
 
 
 @dataclass(frozen=True)
@@ -364,9 +370,11 @@ class Encoder(nn.Module):
             if layers is None and self.config.patience:
                 return self.settle(start, views[0], n_out)
         layers, x = layers or self.config.layers, start.x
-        if self.plain(views) and kernels.native(x):
-            own = cast(Sequence[Layer], self.layers)
-            return self.classify(by_kernels(own, x, start.projected, views, layers, n_out))
+        if not self.one_by_one:
+            own = cast(list[Layer], list(self.layers)[:layers])
+            y = by_kernels(own, x, start.projected, views[:layers], layers, n_out)
+            if y is not None:
+                return self.classify(y)
         for i in range(layers - 1):
             x = self.apply_layer(i, x, start, views[i % len(views)])
         # The last layer is computed only where the answer is read.
@@ -436,11 +444,11 @@ class Encoder(nn.Module):
         shared = relative is None or relative.rows.dim() == 2  # by all examples
         return replace(view, plain=True, relative=relative) if shared else view
 
-    def plain(self, views: list[View]) -> bool:
-        """Whether all layers can be left to `kernels` at once."""
-        if self.config.recall or not all(view.plain for view in views):
-            return False
-        return all(type(layer) is Layer and layer.plain and not kernels.hooked(layer) for layer in self.layers)
+    @property
+    def one_by_one(self) -> bool:
+        """Whether something is done, or looked at, between layers."""
+        between = self.config.recall or type(self).apply_layer is not Encoder.apply_layer
+        return between or any(type(layer) is not Layer or kernels.altered(layer) for layer in self.layers)
 
     def apply_layer(self, i: int, x: Tensor, start: Input, view: View) -> Tensor:
         read = None if view.reading is None else self.classify(x).softmax(-1)
