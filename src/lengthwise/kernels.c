@@ -696,24 +696,23 @@ static shape shape_at(shape s, stack t, long i) {
     return s;
 }
 
-/* How many numbers `layers` needs memory for; without learning, what a layer has written the next one writes over */
-long layers_memory(shape s, layer_shape l, stack t) {
+/* How many numbers a layer writes down */
+long layer_memory(shape s, layer_shape l) {
     remembered unused;
-    long last = placed(s, l, 0, &unused), other = t.depth > 1 ? placed(shape_at(s, t, 0), l, 0, &unused) : 0;
-    return l.learning ? (t.depth - 1) * other + last : most(last, other);
+    return placed(s, l, 0, &unused);
 }
 
-/* x (b, j, width) -> y (b, i, width). The first layer's queries, keys and values are computed, unless they are given */
+/* x (b, j, width) -> y (b, i, width). The first layer's queries, keys and values are computed, unless they are given.
+   Each layer has its memory; without learning, there is one that they write over */
 void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x, tokens q, tokens k, tokens v,
-            const float **vectors, float *memory, float *y) {
+            const float **vectors, float **memory, float *y) {
     float *between[2] = {floats(s.b * s.j * l.width), floats(s.b * s.j * l.width)};
     packed *panels = calloc(t.layers, sizeof(packed));
     for (long i = 0; i < t.depth; i++) {
         long n = i % t.layers;
         remembered at;
         shape here = shape_at(s, t, i);
-        long used = placed(here, l, memory, &at);
-        if (l.learning) memory += used;
+        placed(here, l, memory[l.learning ? i : 0], &at);
         if (!panels[n].q) panels[n] = pack_forward(l, p[n]);
         float *to = i == t.depth - 1 ? y : between[i % 2];
         layer(here, l, p[n], panels[n], x, q, k, v, vectors[i % t.vectors], at, to);
@@ -724,18 +723,16 @@ void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x
 
 /* From dy the gradients of x and, if they were given, of q, k and v; those of vectors and parameters are added */
 void layers_gradient(shape s, layer_shape l, stack t, const parameters *p, tokens q, tokens k, tokens v,
-                     const float **vectors, float *memory, const float *dy, float *dx, tokens dq, tokens dk, tokens dv,
+                     const float **vectors, float **memory, const float *dy, float *dx, tokens dq, tokens dk, tokens dv,
                      float **dvectors, const parameters *d) {
     float *between[2] = {floats(s.b * s.j * l.width), floats(s.b * s.j * l.width)};
     packed *panels = calloc(t.layers, sizeof(packed));
     const tokens none = {0, 0};
-    remembered at;
-    memory += layers_memory(s, l, t);
     for (long i = t.depth - 1; i >= 0; i--) {
         long n = i % t.layers, r = i % t.vectors;
+        remembered at;
         shape here = shape_at(s, t, i);
-        memory -= placed(here, l, 0, &at);
-        placed(here, l, memory, &at);
+        placed(here, l, memory[i], &at);
         if (!panels[n].q) panels[n] = pack_backward(l, p[n]);
         float *to = i ? between[i % 2] : dx;
         layer_gradient(here, l, p[n], panels[n], i ? none : q, i ? none : k, i ? none : v, vectors[r], at, dy, to,

@@ -78,7 +78,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "norm_gradient": [LONG, LONG, *7 * [POINTER]],
     "attend": [Shape, *3 * [Tokens], POINTER, POINTER, Tokens],
     "attend_gradient": [Shape, *3 * [Tokens], POINTER, POINTER, *4 * [Tokens], POINTER],
-    "layers_memory": [Shape, LayerShape, Stack],
+    "layer_memory": [Shape, LayerShape],
     "layers": [Shape, LayerShape, Stack, POINTER, POINTER, *3 * [Tokens], *3 * [POINTER]],
     "layers_gradient": [
         *(Shape, LayerShape, Stack, POINTER, *3 * [Tokens], *4 * [POINTER], *3 * [Tokens], POINTER, POINTER),
@@ -108,7 +108,7 @@ def library() -> ctypes.CDLL | str:
         return f"{shlex.join(compiler)} didn't compile {SOURCE.name}: {said}"
     for name, arguments in SIGNATURES.items():
         function = getattr(found, name)
-        function.argtypes, function.restype = arguments, LONG if name == "layers_memory" else None
+        function.argtypes, function.restype = arguments, LONG if name == "layer_memory" else None
     return found
 
 
@@ -346,28 +346,36 @@ class LayersFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, shape: Shape, sizes: LayerShape, stack: Stack, x: Tensor, *rest: Tensor | None) -> Tensor:
         projected, vectors, parameters = parted(rest, stack)
-        memory = x.new_empty(call("layers_memory", shape, sizes, stack))
+        memory = [x.new_empty(n) for n in needed(shape, sizes, stack)]
         y = x.new_empty(shape.b, shape.i, sizes.width)
-        given = *map(tokens, projected), pointers(vectors), memory
+        given = *map(tokens, projected), pointers(vectors), pointers(memory)
         call("layers", shape, sizes, stack, pointers(parameters), x, *given, y)
         ctx.sizes = shape, sizes, stack
-        ctx.save_for_backward(memory, *rest)
+        ctx.save_for_backward(*rest, *memory)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         shape, sizes, stack = ctx.sizes
-        memory, *rest = ctx.saved_tensors
+        rest, memory = ctx.saved_tensors[: -stack.depth], ctx.saved_tensors[-stack.depth :]
         projected, vectors, parameters = parted(rest, stack)
         dx = dy.new_empty(shape.b, shape.j, sizes.width)
         dprojected = [None if x is None else x.new_empty(x.shape) for x in projected]
         dvectors = [None if x is None else torch.zeros_like(x) for x in vectors]
         dparameters = [torch.zeros_like(x) for x in parameters if x is not None]
-        given = *map(tokens, projected), pointers(vectors), memory, dy.contiguous()
+        given = *map(tokens, projected), pointers(vectors), pointers(memory), dy.contiguous()
         found = dx, *map(tokens, dprojected), pointers(dvectors), pointers(dparameters)
         call("layers_gradient", *ctx.sizes, pointers(parameters), *given, *found)
         return None, None, None, dx, *dprojected, *dvectors, *dparameters
+
+
+def needed(shape: Shape, sizes: LayerShape, stack: Stack) -> list[int]:
+    """How many numbers each layer writes down for the gradient; without one, how many they all need."""
+    every = Shape.from_buffer_copy(shape)
+    every.i = every.j
+    last, other = (call("layer_memory", each, sizes) for each in (shape, every))
+    return [*(stack.depth - 1) * [other], last] if sizes.learning else [max(last, other)]
 
 
 Tensors = Sequence[Tensor | None]
