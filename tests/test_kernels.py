@@ -190,6 +190,15 @@ class Louder(kernels.Linear):
         return super().forward(x) * 2
 
 
+class Wrapped(torch.nn.Module):
+    def __init__(self, inside: torch.nn.Module):
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inside(x) * 2
+
+
 class Feedforward(Layer):
     def feedforward(self, x: Tensor) -> Tensor:
         return super().feedforward(x) * 2
@@ -213,6 +222,7 @@ def set_on(module: torch.nn.Module, **values: object) -> None:
     "alter",
     [
         lambda encoder: set_on(encoder.layers[1], narrow=Louder(4 * 24, 24)),
+        lambda encoder: set_on(encoder.layers[1], narrow=Wrapped(encoder.layers[1].narrow)),
         lambda encoder: set_on(encoder.layers[1], __class__=Feedforward),
         lambda encoder: set_on(encoder, __class__=Between),
         lambda encoder: set_on(encoder.layers[1].narrow, forward=lambda x: x[..., :24]),
@@ -225,7 +235,7 @@ def set_on(module: torch.nn.Module, **values: object) -> None:
         lambda encoder: encoder.positions.__setitem__(1, without_position()),
     ],
     ids=[
-        *("part", "kind of layer", "kind of encoder", "method", "activation", "sizes", "scale"),
+        *("part", "wrapped part", "kind of layer", "kind of encoder", "method", "activation", "sizes", "scale"),
         *("epsilon in a layer", "epsilon of a layer", "first position", "other position"),
     ],
 )

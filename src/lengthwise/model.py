@@ -277,7 +277,7 @@ class Layer(nn.Module):
 
     @property
     def form(self) -> kernels.Form | None:
-        """What it can be left to `kernels` as a whole with; None where a part is dropped, replaced or looked at."""
+        """What `kernels` must know to do it as a whole; None if a part is dropped, replaced or looked at."""
         parts = list(self.modules())[1:]
         if type(self) is not Layer or any(type(part) not in PLAIN_PARTS or kernels.altered(part) for part in parts):
             return None
@@ -302,11 +302,14 @@ def by_kernels(
 
     None if it can't be done in one call of `kernels`, which takes plain layers of one form.
     """
-    forms = {layer.form for layer in layers}
     by_key = {view.relative and view.relative.by_key for view in views}
+    if len(by_key) > 1 or not all(view.plain for view in views):
+        return None
+    form, *others = {layer.form for layer in layers}
+    if form is None or others:
+        return None
     parameters = [layer.own_parameters for layer in layers]
-    alike = all(view.plain for view in views) and len(by_key) == len(forms) == 1
-    if not alike or (form := forms.pop()) is None or not kernels.native(x, *chain(*parameters)):
+    if not kernels.native(x, *chain(*parameters)):
         return None
     if depth == 1 and projected:
         projected = projected[0][:, :queries], *projected[1:]
