@@ -275,10 +275,11 @@ def test_dropout_in_testing_is_used():
     assert not torch.equal(solver(examples.operands), solver(examples.operands))
 
 
-def test_more_positions_than_there_are_cannot_be_read():
+@pytest.mark.parametrize("by", [nullcontext, kernels.by_torch])
+def test_more_positions_than_there_are_cannot_be_read(by):
     solver = initial_solver(experiment()).eval()
     examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
-    with pytest.raises(UsageError, match="100 positions can't be read"):
+    with by(), pytest.raises(UsageError, match="100 positions can't be read"):
         solver.logits(solver.layout, examples.operands, 100)
 
 

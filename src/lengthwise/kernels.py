@@ -331,8 +331,6 @@ def layers(
     queries, keys and values of x, where they are known already.
     """
     (b, j, width), (inner, _) = x.shape, form.shapes[2 * PARTS.index("widen")]
-    if queries > j:
-        raise UsageError(f"{queries} positions can't be read: the problem has {j} tokens")
     shape = attention_shape(b, form.heads, queries, j, width, form.scale, relatives[0])
     sizes = LayerShape(width, inner, ACTIVATIONS.index(form.activation), form.epsilon, torch.is_grad_enabled())
     stack = Stack(depth, len(parameters), len(relatives))

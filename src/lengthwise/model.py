@@ -365,6 +365,8 @@ class Encoder(nn.Module):
                 f"the problem has {tokens.shape[1]} tokens, but the model's position embedding takes {longest};"
                 " one without a table of positions, or with a clip, takes any length"
             )
+        if n_out > tokens.shape[1]:
+            raise UsageError(f"{n_out} positions can't be read: the problem has {tokens.shape[1]} tokens")
         moved = self.position(0).moved(at)
         start = self.embed(tokens, moved)
         views = self.weighed(replace(self.view(tokens, at), at=moved))
