@@ -52,9 +52,9 @@ static vector pick(integers where, vector x, vector y) {
     return (vector)((where & (integers)x) | (~where & (integers)y));
 }
 static float sum(vector x) {
-    float total = 0;
-    for (int i = 0; i < W; i++) total += x[i];
-    return total;
+    for (int n = W / 2; n; n /= 2)
+        for (int i = 0; i < n; i++) x[i] += x[i + n];
+    return x[0];
 }
 
 /* ---- C = A·B ---- */
@@ -222,12 +222,11 @@ void linear_weight_gradient(long m, long n, long k, const float *x, const float 
 /* e^x to a unit in the last place or two: 2^n times a polynomial of what is left */
 static vector exponential(vector x) {
     const float log2e = 1.44269504f, high = 0.693359375f, low = -2.12194440e-4f;
-    vector given = x;
     x = pick(x < -87.0f, all(-87), x);
     x = pick(x > 88.0f, all(88), x);
     vector shift = all(12582912); /* 1.5·2^23: adding it rounds to a whole number */
     vector n = x * log2e + shift;
-    integers power = (integers)n << 23;
+    vector power = (vector)(((integers)n << 23) + (127 << 23)); /* 2^n, by its exponent */
     n -= shift;
     x = x - n * high - n * low;
     vector y = all(1.9875691500e-4f);
@@ -237,7 +236,7 @@ static vector exponential(vector x) {
     y = y * x + 1.6666665459e-1f;
     y = y * x + 5.0000001201e-1f;
     y = y * (x * x) + x + 1.0f;
-    return pick(given == given, (vector)((integers)y + power), given);
+    return y * power; /* NaN if x is */
 }
 
 /* x·σ(x·(A + B·x²)), which is gelu as approximated by tanh */
@@ -300,20 +299,25 @@ void activate(int kind, long n, const float *x, float *y, float *slope) {
 static void norm_rows(long m, long n, float epsilon, const float *x, const float *more, const float *weight,
                       const float *bias, float *y, float *normed, float *scale) {
     for (long i = 0; i < m; i++, x += n, y += n, normed += n) {
-        vector total = all(0), square = all(0);
+        vector total[2] = {0}, square[2] = {0}; /* two, as an addition waits for the one before */
         float mean = 0, deviation = 0;
         long j = 0;
-        for (; j + W <= n; j += W) {
-            vector value = load(x + j);
-            if (more) value += load(more + i * n + j);
-            store(normed + j, value);
-            total += value;
-        }
+        for (; j + 2 * W <= n; j += 2 * W)
+            for (int v = 0; v < 2; v++) {
+                vector value = load(x + j + v * W);
+                if (more) value += load(more + i * n + j + v * W);
+                store(normed + j + v * W, value);
+                total[v] += value;
+            }
         for (; j < n; j++) mean += normed[j] = x[j] + (more ? more[i * n + j] : 0);
-        mean = (mean + sum(total)) / n;
-        for (j = 0; j + W <= n; j += W) square += (load(normed + j) - mean) * (load(normed + j) - mean);
+        mean = (mean + sum(total[0] + total[1])) / n;
+        for (j = 0; j + 2 * W <= n; j += 2 * W)
+            for (int v = 0; v < 2; v++) {
+                vector off = load(normed + j + v * W) - mean;
+                square[v] += off * off;
+            }
         for (; j < n; j++) deviation += (normed[j] - mean) * (normed[j] - mean);
-        scale[i] = 1 / sqrtf((deviation + sum(square)) / n + epsilon);
+        scale[i] = 1 / sqrtf((deviation + sum(square[0] + square[1])) / n + epsilon);
         for (j = 0; j + W <= n; j += W) {
             vector value = (load(normed + j) - mean) * scale[i];
             store(normed + j, value);

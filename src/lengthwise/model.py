@@ -311,8 +311,6 @@ def by_kernels(
     parameters = [layer.own_parameters for layer in layers]
     if not kernels.native(x, *chain(*parameters)):
         return None
-    if depth == 1 and projected:
-        projected = projected[0][:, :queries], *projected[1:]
     return kernels.layers(x, projected, [view.relative for view in views], parameters, form, depth, queries)
 
 
@@ -375,7 +373,7 @@ class Encoder(nn.Module):
             if layers is None and self.config.patience:
                 return self.settle(start, views[0], n_out)
         layers, x = layers or self.config.layers, start.x
-        if not self.one_by_one:
+        if layers > 1 and not self.one_by_one:
             own = cast(list[Layer], list(self.layers)[:layers])
             y = by_kernels(own, x, start.projected, views[:layers], layers, n_out)
             if y is not None:
