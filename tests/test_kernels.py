@@ -104,7 +104,8 @@ def test_attention(size: tuple[int, ...], vectors: str):
 
 
 def experiment(**settings: object) -> Experiment:
-    sizes = {"model.layers": 3, "model.width": 24, "model.heads": 3}
+    # Not relu, whose slope jumps: a number that rounding moves across zero would change all gradients.
+    sizes = {"model.layers": 3, "model.width": 24, "model.heads": 3, "model.activation": "gelu-tanh"}
     dotted = {name.replace("__", "."): value for name, value in settings.items()}
     return load(None, {"task": "addition", "data.test_digits": 7, **sizes, **dotted})
 
@@ -139,8 +140,8 @@ def test_every_embedding_gives_what_it_gives_by_torch(position: str, encoder: st
     "settings",
     [
         {"model__layers": 1},
+        {"model__layers": 1, "model__activation": "relu"},
         {"model__activation": "gelu"},
-        {"model__activation": "gelu-tanh", "model__position": "absolute"},
         {"model__mask_padding": True},
         {"model__sink": True},
         {"model__dropout": 0.2},
@@ -226,7 +227,7 @@ def set_on(module: torch.nn.Module, **values: object) -> None:
         lambda encoder: set_on(encoder.layers[1], __class__=Feedforward),
         lambda encoder: set_on(encoder, __class__=Between),
         lambda encoder: set_on(encoder.layers[1].narrow, forward=lambda x: x[..., :24]),
-        lambda encoder: set_on(encoder.layers[1], activation=kernels.Activation("gelu")),
+        lambda encoder: set_on(encoder.layers[1], activation=kernels.Activation("relu")),
         lambda encoder: set_on(encoder.layers[1], widen=kernels.Linear(24, 7), narrow=kernels.Linear(7, 24)),
         lambda encoder: set_on(encoder.layers[1].attention, scale=2.0),
         lambda encoder: set_on(encoder.layers[0].feedforward_norm, eps=1.0),
