@@ -4,8 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from lengthwise.data import TrainingSet
 from lengthwise.errors import UsageError
 from lengthwise.experiment import Experiment, load
 from lengthwise.model import Encoder, Layer
-from lengthwise.positions import POSITIONS
+from lengthwise.positions import POSITIONS, Relative
 from lengthwise.training import initial_solver
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-6}
@@ -76,7 +77,7 @@ def test_norms(width: int):
 
 
 @dataclass(frozen=True)
-class Relative:
+class Vectors:
     vectors: Tensor
     by_key: bool
 
@@ -87,7 +88,7 @@ def test_attention(size: tuple[int, ...], vectors: str):
     b, heads, i, j, d = size
 
     def ours(q: Tensor, k: Tensor, v: Tensor, relative: Tensor) -> Tensor:
-        used = None if vectors == "none" else Relative(relative, vectors == "by key too")
+        used = None if vectors == "none" else Vectors(relative, vectors == "by key too")
         return kernels.attend(q, k, v, heads, 0.3, used) + 0 * relative.sum()
 
     def theirs(q: Tensor, k: Tensor, v: Tensor, relative: Tensor) -> Tensor:
@@ -258,6 +259,81 @@ def test_what_somebody_has_changed_in_a_model_is_used(alter):
     assert not torch.allclose(found, before, rtol=0, atol=1e-3)
 
 
+class LouderRelative(Relative):
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return 2 * super().scores(q, k)
+
+
+def own_relative(change: Callable[[Relative], Relative]) -> Callable[[Encoder], None]:
+    """An embedding whose vectors are changed so."""
+
+    def alter(encoder: Encoder) -> None:
+        position = encoder.positions[0]
+        relative = position.relative
+        position.relative = lambda view: change(relative(view))
+
+    return alter
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        own_relative(lambda relative: replace(relative, rows=relative.rows[:1])),
+        own_relative(lambda relative: replace(relative, rows=relative.rows[:, :1])),
+        own_relative(lambda relative: replace(relative, table=relative.table[:, :1])),
+        own_relative(lambda relative: LouderRelative(relative.table, relative.rows)),
+        lambda encoder: set_on(encoder.positions[0], scores=lambda q, k, view: 3 * view.distance("index").tanh()),
+        lambda encoder: set_on(encoder.positions[0], rotate=lambda q, k, at: (q * 2, k)),
+        lambda encoder: set_on(encoder.positions[0], embed=lambda x, at: x + x.roll(1, -1) * at.index[:, None]),
+    ],
+    ids=["by key", "by query", "one number", "own product", "own scores", "own rotation", "own embedding"],
+)
+def test_what_an_embedding_does_its_own_way_is_done_so(alter):
+    solver = initial_solver(experiment()).eval()
+    examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
+    before = solver(examples.operands)
+    alter(solver.encoder)
+    found = solver(examples.operands)
+    with kernels.by_torch():
+        torch.testing.assert_close(found, solver(examples.operands), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(found, before, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        own_relative(lambda relative: replace(relative, table=relative.table.double())),
+        own_relative(lambda relative: replace(relative, table=relative.table.repeat(1, 2))),
+        own_relative(lambda relative: replace(relative, table=relative.table[:, None].repeat(1, 3, 1))),
+        lambda encoder: set_on(encoder.positions[0], embed=lambda x, at: x[..., :-1]),
+        lambda encoder: set_on(encoder.positions[0], embed=lambda x, at: torch.cat([x, x], -1)),
+        lambda encoder: set_on(encoder.layers[0], widen=kernels.Linear(24, 95)),
+        lambda encoder: set_on(encoder.layers[0].attention, heads=5),
+        lambda encoder: set_on(encoder.layers[0], attention_norm=kernels.Norm(23)),
+    ],
+    ids=["type", "width", "dimensions", "narrow input", "wide input", "inner width", "heads", "norm"],
+)
+def test_what_does_not_fit_is_an_error_as_with_torch(alter):
+    solver = initial_solver(experiment()).eval()
+    examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
+    alter(solver.encoder)
+    for by in (nullcontext, kernels.by_torch):
+        with by(), pytest.raises(RuntimeError):
+            solver(examples.operands)
+
+
+def test_tokens_that_do_not_fit_are_an_error():
+    q, narrow = random(2, 5, 8), random(2, 5, 6)
+    for given in ((q, narrow, q), (q, q, narrow), (narrow, q, q), (q, q[:1], q)):
+        with pytest.raises(ValueError, match="don't fit"):
+            kernels.attend(*given, 2, 1.0)
+    with pytest.raises(ValueError, match="don't fit"):
+        kernels.attend(q, q, q, 3, 1.0)
+    for module in (kernels.Linear(6, 3), kernels.Norm(6)):
+        with pytest.raises(RuntimeError):
+            module(q)
+
+
 def test_a_hook_on_the_way_back_is_called():
     solver = initial_solver(experiment()).train()
     (layer,) = solver.encoder.layers
@@ -333,9 +409,11 @@ def test_transforms_of_functions_are_by_torch():
         ({}, "C", ""),
         ({"LENGTHWISE_KERNELS": "torch"}, "torch", ""),
         ({"CC": "no-such-compiler"}, "torch", "slower: no-such-compiler didn't compile kernels.c"),
-        ({"CC": "false"}, "torch", "slower: false didn't compile kernels.c"),
+        ({"CC": ""}, "C", ""),
+        ({"CC": "false"}, "torch", "slower: false didn't compile kernels.c: Command"),
+        ({"CC": "'"}, "torch", "slower: ' didn't compile kernels.c: No closing quotation"),
     ],
-    ids=["usual", "not wanted", "no compiler", "broken compiler"],
+    ids=["usual", "not wanted", "no compiler", "no name", "broken compiler", "broken name"],
 )
 def test_without_a_compiler_torch_does_it_and_says_so(settings: dict[str, str], kernels: str, told: str, tmp_path):
     code = "from lengthwise import machine; machine.prepare('cpu', 1); print(machine.describe('cpu')['kernels'])"
@@ -346,6 +424,18 @@ def test_without_a_compiler_torch_does_it_and_says_so(settings: dict[str, str], 
     assert done.stdout.strip() == kernels
     assert told in done.stderr if told else not done.stderr
     assert len(list(tmp_path.glob("lengthwise/*.so"))) == (kernels == "C")
+
+
+def test_a_damaged_library_is_compiled_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept = kernels.compiled(["cc"])
+    whole, made = kept.read_bytes(), kept.stat().st_mtime_ns
+    assert kernels.compiled(["cc"]) == kept
+    assert kept.stat().st_mtime_ns == made
+    kept.write_bytes(whole[: len(whole) // 2])
+    again = kernels.compiled(["cc"])
+    assert again.stem.endswith(kernels.digest(again.read_bytes()))
+    assert len(again.read_bytes()) == len(whole)
 
 
 def test_other_kernels_than_there_are_is_an_error(tmp_path):

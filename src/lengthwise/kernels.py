@@ -99,13 +99,12 @@ def by_torch() -> Iterator[None]:
 @cache
 def library() -> ctypes.CDLL | str:
     """The compiled kernels, or why there are none."""
-    compiler = shlex.split(os.environ.get("CC", "cc"))
+    compiler = os.environ.get("CC") or "cc"
     try:
-        path = compiled(compiler)
-        found = ctypes.CDLL(str(path))
-    except (OSError, subprocess.CalledProcessError) as error:
-        said = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else error
-        return f"{shlex.join(compiler)} didn't compile {SOURCE.name}: {said}"
+        found = ctypes.CDLL(str(compiled(shlex.split(compiler))))
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        said = isinstance(error, subprocess.CalledProcessError) and error.stderr.strip()
+        return f"{compiler} didn't compile {SOURCE.name}: {said or error}"
     for name, arguments in SIGNATURES.items():
         function = getattr(found, name)
         function.argtypes, function.restype = arguments, LONG if name == "layer_memory" else None
@@ -117,17 +116,24 @@ def compiled(compiler: list[str]) -> Path:
     version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=True).stdout
     # torch's own OpenMP library, which is loaded by now, is then used here too.
     flags = [*FLAGS, *(["-fopenmp"] if sys.platform == "linux" else [])]
-    known = [SOURCE.read_text(), version, *compiler, *flags, instruction_set()]
-    name = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
-    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lengthwise" / f"kernels-{name}.so"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as directory:
-            new = Path(directory) / kept.name
-            command = [*compiler, *flags, str(SOURCE), "-o", str(new), "-lm"]
-            subprocess.run(command, capture_output=True, text=True, check=True)
-            new.replace(kept)  # at once, as other processes may be doing the same
+    known = "\n".join([SOURCE.read_text(), version, *compiler, *flags, instruction_set()])
+    name = f"kernels-{digest(known.encode())}"
+    directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lengthwise"
+    for kept in directory.glob(f"{name}-*.so"):
+        if kept.stem == f"{name}-{digest(kept.read_bytes())}":  # else it is damaged, and would crash the process
+            return kept
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory) as temporary:
+        new = Path(temporary) / "kernels.so"
+        command = [*compiler, *flags, str(SOURCE), "-o", str(new), "-lm"]
+        subprocess.run(command, capture_output=True, text=True, check=True)
+        kept = directory / f"{name}-{digest(new.read_bytes())}.so"
+        new.replace(kept)  # at once, as other processes may be doing the same
     return kept
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def instruction_set() -> str:
@@ -165,7 +171,8 @@ def altered(module: nn.Module) -> bool:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x (…, k) · weight (n, k)ᵀ + bias (n)"""
-    if min(weight.shape) <= WIDEST and native(x, weight, bias):
+    fitting = x.shape[-1:] == weight.shape[1:] and bias.shape == weight.shape[:1]  # else torch says what is wrong
+    if fitting and min(weight.shape) <= WIDEST and native(x, weight, bias):
         return cast(Tensor, LinearFunction.apply(x.contiguous(), weight.contiguous(), bias.contiguous()))
     return F.linear(x, weight, bias)
 
@@ -230,7 +237,8 @@ class Norm(nn.LayerNorm):
     """Layer norm of x, or of x + more."""
 
     def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
-        if native(x, self.weight):
+        fitting = x.shape[-1:] == self.weight.shape and (more is None or more.shape == x.shape)
+        if fitting and native(x, self.weight, x if more is None else more):
             more = None if more is None else more.contiguous()
             return cast(Tensor, NormFunction.apply(x.contiguous(), more, self.weight, self.bias, self.eps))
         return super().forward(x if more is None else x + more)
@@ -270,6 +278,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, heads: int, scale: float, relative: 
     (b, i, width), j = q.shape, k.shape[1]
     shape = attention_shape(b, heads, i, j, width, scale, relative)
     vectors = None if relative is None else relative.vectors.contiguous()
+    fitting = k.shape == v.shape == (b, j, heads * shape.d) and width == heads * shape.d
+    if not fitting or (vectors is not None and vectors.shape != (i, j, shape.d)):
+        raise ValueError("queries, keys, values and relative vectors don't fit each other")
     return cast(Tensor, AttendFunction.apply(shape, *map(in_runs, (q, k, v)), vectors))
 
 
@@ -309,11 +320,19 @@ class AttendFunction(torch.autograd.Function):
 class Form:
     """What all layers of one call have in common."""
 
+    width: int
+    inner: int  # the width of the feed-forward network
     heads: int
     scale: float
     activation: ActivationName
     epsilon: float
-    shapes: tuple[torch.Size, ...]  # of the parameters: weight and bias of each of PARTS
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the parameters: weight and bias of each of PARTS."""
+        n, inner = self.width, self.inner
+        weights = (3 * n, n), (n, n), (n,), (inner, n), (n, inner), (n,)
+        return [shape for weight in weights for shape in (weight, weight[:1])]
 
 
 def layers(
@@ -330,9 +349,10 @@ def layers(
     So many layers as `depth` says; those that there are, and their relative vectors, in turns. With the first layer's
     queries, keys and values of x, where they are known already.
     """
-    (b, j, width), (inner, _) = x.shape, form.shapes[2 * PARTS.index("widen")]
-    shape = attention_shape(b, form.heads, queries, j, width, form.scale, relatives[0])
-    sizes = LayerShape(width, inner, ACTIVATIONS.index(form.activation), form.epsilon, torch.is_grad_enabled())
+    b, j, _ = x.shape
+    shape = attention_shape(b, form.heads, queries, j, form.width, form.scale, relatives[0])
+    activation = ACTIVATIONS.index(form.activation)
+    sizes = LayerShape(form.width, form.inner, activation, form.epsilon, torch.is_grad_enabled())
     stack = Stack(depth, len(parameters), len(relatives))
     given = map(in_runs, projected) if projected else (None, None, None)
     vectors = (None if relative is None else relative.vectors.contiguous() for relative in relatives)

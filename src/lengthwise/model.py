@@ -20,6 +20,7 @@ from lengthwise.positions import (
     AnyPosition,
     Coordinate,
     Position,
+    Relative,
     Shape,
     View,
     innermost,
@@ -283,10 +284,11 @@ class Layer(nn.Module):
             return None
         if self.pre_norm or any(dropout.training and dropout.p for dropout in (self.dropout, self.attention.dropout)):
             return None
-        epsilon, shapes = self.attention_norm.eps, tuple(parameter.shape for parameter in self.own_parameters)
-        if epsilon != self.feedforward_norm.eps or self.widen.in_features > kernels.WIDEST:
-            return None
-        return kernels.Form(self.attention.heads, self.attention.scale, self.activation.name, epsilon, shapes)
+        width, inner, epsilon = self.widen.in_features, self.widen.out_features, self.attention_norm.eps
+        form = kernels.Form(width, inner, self.attention.heads, self.attention.scale, self.activation.name, epsilon)
+        shapes = [tuple(parameter.shape) for parameter in self.own_parameters]
+        alike = epsilon == self.feedforward_norm.eps and shapes == form.shapes and width % form.heads == 0
+        return form if alike and width <= kernels.WIDEST else None
 
     def feedforward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.dropout(self.narrow(self.activation(self.widen(x)))))
@@ -306,7 +308,7 @@ def by_kernels(
     if len(by_key) > 1 or not all(view.plain for view in views):
         return None
     form, *others = {layer.form for layer in layers}
-    if form is None or others:
+    if form is None or others or x.shape[2] != form.width:
         return None
     parameters = [layer.own_parameters for layer in layers]
     if not kernels.native(x, *chain(*parameters)):
@@ -391,7 +393,7 @@ class Encoder(nn.Module):
             return cast(Tensor, self.project(self.dropout(self.embedding_norm(vectors))))
 
         position = self.position(0)
-        placed, dropped = type(position).embed is not Position.embed, self.training and self.config.dropout
+        placed, dropped = position.has_own("embed"), self.training and self.config.dropout
         if placed or dropped:
             return Input(embedded(position.embed(self.symbols(tokens), at)))
 
@@ -438,14 +440,20 @@ class Encoder(nn.Module):
 
     def plainly(self, view: View, position: Position) -> View:
         """The view, marked if attention, or a whole layer, can be left to `kernels`."""
-        dropout = cast(Layer, self.layers[0]).attention.dropout.p
-        altered = dropout if self.training else self.knobs.sharpness != 1
+        attention = cast(Layer, self.layers[0]).attention
+        altered = attention.dropout.p if self.training else self.knobs.sharpness != 1
         everywhere = view.band is None and view.hidden is None and not self.config.sink
-        if altered or not everywhere or not position.by_products or not kernels.native(self.symbols.weight):
+        by_products = not position.has_own("scores") and not position.has_own("rotate")
+        if altered or not everywhere or not by_products or not kernels.native(self.symbols.weight):
             return view
         relative = position.relative(view)
-        shared = relative is None or relative.rows.dim() == 2  # by all examples
-        return replace(view, plain=True, relative=relative) if shared else view
+        if relative is not None:
+            # A vector for each pair, which all examples share; whatever else there is, torch knows what to make of it.
+            usual = type(relative) is Relative and relative.rows.shape == (view.queries, view.queries)
+            head_width = self.config.width // attention.heads
+            if not usual or relative.table.shape[1:] != (head_width,) or not kernels.native(relative.table):
+                return view
+        return replace(view, plain=True, relative=relative)
 
     @property
     def one_by_one(self) -> bool:

@@ -211,11 +211,9 @@ class Position(nn.Module):
         """Vectors whose products with queries and keys are its scores; what gives them needs no `scores`."""
         return None
 
-    @property
-    def by_products(self) -> bool:
-        """Whether scores come from queries, keys and the vectors of `relative` alone."""
-        own = type(self)
-        return own.scores is Position.scores and own.rotate is Position.rotate
+    def has_own(self, hook: str) -> bool:
+        """Whether its class, or itself, overrides a hook."""
+        return getattr(getattr(self, hook), "__func__", None) is not getattr(Position, hook)
 
     def moved(self, at: Coordinates[Tensor]) -> Coordinates[Tensor]:
         """The coordinates that all hooks are given; drawn once for each pass over a batch."""
