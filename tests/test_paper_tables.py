@@ -1,5 +1,6 @@
 """The paper's tables: numbers against its LaTeX, settings against its captions, claims on hand-made results."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -17,7 +18,7 @@ from lengthwise.paper.records import Planned, in_domain, load_results, plan, rec
 from lengthwise.paper.running import cost
 from lengthwise.paper.scales import variants
 from lengthwise.report import MISSING, draw, grid_rows, seeds_read, write_report
-from lengthwise.runs import write_json
+from lengthwise.runs import read_json, write_json
 
 PAPER = Path(__file__).parent.parent.parent / "shared" / "paper" / "paper.tex"
 TABLES = {name: artefact for name, artefact in ARTEFACTS.items() if isinstance(artefact, Table)}
@@ -312,6 +313,8 @@ CONTRADICTIONS: dict[str, list[tuple[dict[tuple[str, int], float], list[str]]]] 
         ({("UTransformer RPE_k B", 0): 3, ("UTransformer RPE_k B", 3): 0}, ["UTransformers with relative-key"]),
         ({("UTransformer APE B", 0): 6}, ["models with absolute embeddings that"]),
         ({("UTransformer RPE_k B", 3): 92}, ["accuracy drops"]),
+        ({("Transformer APE L", 0): 99}, ["Transformers with relative-key", "models with absolute embeddings that"]),
+        ({("Transformer RPE_k L", 3): 98}, ["accuracy drops"]),
     ],
     "table-modular-addition": [
         ({("c=1000 RPE_k,q", 2): 49}, ["models with relative embeddings generalise"]),
@@ -423,7 +426,7 @@ def test_a_contradiction_settles_a_claim_and_then_what_is_missing(in_domain, bey
     claim, results = table.claims[0], results_with(table, "cpu", rows)
     assert claim.verdict(results) == verdict
     assert set(claim.seeds(results)) == {f"c=100 {pe}" for pe in POSITIONS}
-    assert seeds_read(claim, results) == (f"{MISSING}: c=100 {gone}" if verdict == "not enough runs" else "2")
+    assert seeds_read(claim, results) == (f"{MISSING}, such as c=100 {gone}" if verdict == "not enough runs" else "2")
 
 
 @pytest.mark.parametrize(
@@ -505,13 +508,16 @@ def test_a_table_that_draws_saves_its_figure(name, tmp_path: Path):
 
 def write_record(results: Path, planned: Planned, end: float, tests: Mapping[int, float], start: float = 0.5) -> None:
     """What is kept of a run: in domain it went from one accuracy to another while it was trained."""
+
+    def accuracy(length: int, share: float) -> Record:
+        return {"length": length, "exact_match": share, "digits": [share] * length}
+
     trained = planned.experiment.data.train_digits
-    curve = [{"examples": i, "evaluation": [{"length": trained, "exact_match": s}]} for i, s in enumerate((start, end))]
-    tested = [{"length": n, "exact_match": s, "digits": [s] * n} for n, s in tests.items()]
+    curve = [{"examples": i, "evaluation": [accuracy(trained, share)]} for i, share in enumerate((start, end))]
     made = {
         "config": planned.experiment.model_dump(mode="json"),
         "curve": curve,
-        "evaluation": tested,
+        "evaluation": [accuracy(n, share) for n, share in tests.items()],
         "measures": {},
         "training": [],
     }
@@ -535,7 +541,7 @@ def test_of_the_variants_the_best_in_domain_is_kept(tmp_path: Path):
     report = (tmp_path / "report.md").read_text()
     assert "- RPE_k: learning rate 1e-05, weight decay 1e-05\n" in report
     assert f"| {table.claims[0].text} | does not hold | 2 |" in report
-    assert f"| {table.claims[1].text} | not enough runs | missing: APE |" in report
+    assert f"| {table.claims[1].text} | not enough runs | missing, such as APE |" in report
 
 
 def test_a_seed_without_a_record_hides_no_other(tmp_path: Path):
@@ -564,16 +570,24 @@ def test_a_verdict_has_the_seeds_of_the_settings_that_it_rests_on():
     uneven = Results("cpu", {"APE": whole["APE"][:1], "RPE_k": [*whole["RPE_k"], whole["RPE_k"][0]]})
     assert [seeds_read(claim, uneven) for claim in table.claims] == ["3", "1–3", "1", "1"]
     part = Results("cpu", {"RPE_k": whole["RPE_k"]})
-    assert [seeds_read(claim, part) for claim in table.claims] == ["2", *[f"{MISSING}: APE"] * 3]
+    assert [seeds_read(claim, part) for claim in table.claims] == ["2", *[f"{MISSING}, such as APE"] * 3]
     assert {seeds_read(claim, Results("smoke", whole)) for claim in table.claims} == {""}
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "null", "{"])
-def test_a_damaged_record_is_told_with_what_to_do(content, tmp_path: Path):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *("{}", "[]", "null", "{"),
+        *({"evaluation": [{"length": 5}]}, {"evaluation": None}, {"config": {"task": "nope"}}, {"curve": "x"}),
+    ],
+    ids=str,
+)
+def test_a_damaged_record_is_told_with_what_to_do(damage, tmp_path: Path):
     table = TABLES["table-elementwise"]
-    planned = next(plan(table, "cpu", range(1), tmp_path))
-    path = record_path(tmp_path, "cpu", planned.identity)
-    path.parent.mkdir(parents=True)
-    path.write_text(content)
-    with pytest.raises(UsageError, match="is damaged"):
-        load_results(table, "cpu", tmp_path, tmp_path)
+    planned = next(plan(table, "paper", range(1), tmp_path, variant=variants("paper")[0]))
+    path = record_path(tmp_path, "paper", planned.identity)
+    write_record(tmp_path, planned, 1.0, {5: 1.0})
+    assert load_results(table, "paper", tmp_path, tmp_path).of(planned.label)
+    path.write_text(damage if isinstance(damage, str) else json.dumps({**read_json(path), **damage}))
+    with pytest.raises(UsageError, match=r"is damaged"):
+        load_results(table, "paper", tmp_path, tmp_path)

@@ -1,7 +1,7 @@
 """Every registered task keeps the contract; the six concrete ones compute what Python's integers do."""
 
 import json
-import re
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lengthwise.digits import Numbers, random_numbers
 from lengthwise.errors import UsageError
-from lengthwise.solver import OPERATOR
+from lengthwise.registry import Registry
 from lengthwise.tasks import (
     TASKS,
     Addition,
@@ -65,13 +65,29 @@ def test_an_answer_depends_on_its_operands_alone(task):
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_a_task_has_an_operators_token_and_says_what_it_is(kind):
-    symbol = TASKS[kind].symbol
-    assert len(symbol) == 1  # so that a problem typed by a person can be taken apart
-    assert not symbol.isalnum()
-    assert not symbol.isspace()
-    assert symbol != "="
-    assert re.fullmatch(OPERATOR, symbol)
+    assert not TASKS[kind].symbol.isalnum()
     assert (TASKS[kind].__dict__.get("__doc__") or "").strip()
+
+
+@pytest.mark.parametrize("symbol", ["", "<>", "7", "=", " ", "_", None])
+def test_an_operation_that_cannot_be_written_in_a_problem_is_an_error(symbol):
+    with pytest.raises(UsageError, match="it has to be one character, and no digit"):
+        type("Odd", (Task,), {"symbol": symbol, "__module__": __name__, "__annotations__": {"symbol": ClassVar[str]}})
+
+
+def test_a_name_is_given_once_but_a_class_may_be_defined_again():
+    def define() -> type[Task]:
+        class Again(Addition):
+            """x₁ + x₂"""
+
+        return Again
+
+    names: Registry[Task] = Registry("task")
+    names.register("again")(define())
+    last = names.register("again")(define())
+    assert names["again"] is last
+    with pytest.raises(UsageError, match=r"there is a task 'again' already: .*Again"):
+        names.register("again")(ModularAddition)
 
 
 def test_options_survive_json(task):

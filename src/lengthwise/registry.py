@@ -53,7 +53,9 @@ class Registry(Generic[T], Mapping[str, type[T]]):
 
     def register(self, kind: str) -> Callable[[type[T]], type[T]]:
         def add(choice: type[T]) -> type[T]:
-            assert kind not in self._choices, f"{self.noun} '{kind}' is registered twice"
+            before = self._choices.get(kind, choice)  # a notebook's cell may define a class again
+            if (before.__module__, before.__qualname__) != (choice.__module__, choice.__qualname__):
+                raise UsageError(f"there is a {self.noun} '{kind}' already: {before.__module__}.{before.__qualname__}")
             options = self.options_of(choice)
             if "kind" in vars(options):  # inherited from another registered class
                 options = type("Options", (options,), {"__module__": choice.__module__})

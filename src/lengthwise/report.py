@@ -105,7 +105,7 @@ def seeds_read(claim: Claim, results: Results) -> str:
     seeds = claim.seeds(results)
     missing = [label for label, count in seeds.items() if not count]
     if claim.verdict(results) == "not enough runs" and missing:
-        return f"{MISSING}: {missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
+        return f"{MISSING}, such as {missing[0]}"  # a claim asks no further once one is
     there = [count for count in seeds.values() if count]  # none at smoke scale, where no claim is asked
     return "–".join(map(str, sorted({min(there), max(there)}))) if there else ""
 

@@ -18,10 +18,9 @@ from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError, explain
 from lengthwise.layout import Layout, LayoutConfig
 from lengthwise.model import Encoder, Knobs, ModelConfig
-from lengthwise.tasks import TASKS, Product, Task
+from lengthwise.tasks import SYMBOL, TASKS, Product, Task
 
-OPERATOR = r"[^0-9A-Za-z_\s=.,]|[xX]"
-PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*(?:{OPERATOR})\s*[0-9]+)*\s*=?\s*")
+PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*{SYMBOL}\s*[0-9]+)*\s*=?\s*")
 ALIASES = {"x": "×", "X": "×"}  # what people type for a symbol
 # How many symbols of problems are worked on at once. On the CPU more is no faster, as it doesn't stay in the cache.
 SYMBOLS_AT_ONCE = {"cpu": 3000, "cuda": 50_000, "mps": 50_000}
@@ -191,7 +190,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
             example = f" {self.task.symbol} ".join(f"{n}{n + 1}" for n in range(1, 2 * len(rooms), 2))
             raise UsageError(f"{shown} is no problem; write one such as {example}")
         operands = [text.lstrip("0") or "0" for text in re.findall("[0-9]+", problem)]
-        written = {ALIASES.get(symbol, symbol) for symbol in re.findall(OPERATOR, problem)}
+        written = {s if s == self.task.symbol else ALIASES.get(s, s) for s in re.findall(SYMBOL, problem)}
         if not written <= {self.task.symbol}:
             raise UsageError(
                 f"{shown} has the operation {' '.join(sorted(written))}, but this model was trained for"

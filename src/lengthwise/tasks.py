@@ -1,13 +1,17 @@
 """What is computed: each task is one short class over digit arrays, which knows nothing of tokens (paper, §2.1)."""
 
-from typing import Annotated, ClassVar
+import re
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from lengthwise import digits
 from lengthwise.digits import Numbers
+from lengthwise.errors import UsageError
 from lengthwise.registry import Choice, Registry
+
+SYMBOL = r"[^0-9\s=.,_]"  # what an operation can be written as
 
 
 class Task(Choice):
@@ -18,6 +22,12 @@ class Task(Choice):
     """
 
     symbol: ClassVar[str]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        symbol = getattr(cls, "symbol", "+")  # what tasks have in common has none
+        if not isinstance(symbol, str) or not re.fullmatch(SYMBOL, symbol):
+            raise UsageError(f"the symbol of {cls.__name__} is {symbol!r}: it has to be one character, and no digit")
 
     @property
     def leading_zeros(self) -> bool:

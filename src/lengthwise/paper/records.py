@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from lengthwise import experiment as configuration
 from lengthwise.errors import UsageError
 from lengthwise.experiment import Experiment
@@ -77,10 +79,41 @@ def keep(run: Run, path: Path, measures: dict[str, Any]) -> Record:
     return kept
 
 
+class Data(BaseModel):
+    train_digits: int
+
+
+class Configured(BaseModel):
+    data: Data
+
+
+class Tested(BaseModel):
+    length: int
+    exact_match: float
+    digits: list[float]
+
+
+class Moment(BaseModel):
+    examples: int
+    evaluation: list[Tested]
+
+
+class Kept(BaseModel):
+    """What the report reads of a record."""
+
+    config: Configured
+    curve: list[Moment]
+    training: list[dict[str, Any]]
+    evaluation: list[Tested]
+    measures: dict[str, Any]
+
+
 def read_record(path: Path) -> Record:
-    kept = read_json(path)
-    if not isinstance(kept, dict) or not {"config", "curve", "training", "evaluation", "measures"} <= kept.keys():
-        raise UsageError(f"{path} is damaged; delete it, and `lengthwise paper run` makes it again")
+    kept: Record = read_json(path)
+    try:
+        Kept.model_validate(kept)
+    except ValidationError:
+        raise UsageError(f"{path} is damaged; delete it, and `lengthwise paper run` makes it again") from None
     return kept
 
 
