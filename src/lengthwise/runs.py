@@ -156,7 +156,7 @@ class Run:
         try:
             lines = path.read_text().splitlines(keepends=True) if path.exists() else []
             records = [json.loads(line) for line in lines if line.endswith("\n")]
-            assert all(isinstance(record["step"], int) for record in records)
+            assert all(isinstance(record["step"], int) for record in records), "a step is no number"
             for record in records:
                 for accuracy in record.get("evaluation", ()):
                     Accuracy.from_json(accuracy)
