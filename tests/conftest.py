@@ -4,11 +4,13 @@ import hypothesis
 import pytest
 import torch
 
+from lengthwise.extensions import import_files
 from lengthwise.tasks import TASKS, Task
 
 hypothesis.settings.register_profile("reproducible", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("reproducible")
 torch.set_num_threads(1)
+import_files()  # those that LENGTHWISE_IMPORT names, whose contracts are then tested, too
 
 collect_ignore = ["parity.py"]  # a script for an environment that has transformers
 

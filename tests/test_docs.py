@@ -32,12 +32,19 @@ def run_commands(commands: list[str], folder: Path, package: Path) -> None:
         words = shlex.split(command, comments=True)
         if not words or command.startswith(NOT_RUN_HERE):
             continue
+        settings = dict(word.split("=") for word in words if word.startswith("LENGTHWISE_"))
+        words = words[len(settings) :]
         assert words[0] in ("lengthwise", "pytest"), f"don't know how to run: {command}"
         if words[0] == "pytest":
             words = [str(ROOT / word) if word.startswith("tests/") else word for word in words]
             words += ["-n", "0", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
         done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
+            [sys.executable, "-m", *words],
+            cwd=folder,
+            env={**environment, **settings},
+            capture_output=True,
+            text=True,
+            timeout=900,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
@@ -47,7 +54,8 @@ def test_every_command_runs(document, tmp_path):
     """Commands of extending.md need the code of that page, put where the page says."""
     package = Path(shutil.copytree(PACKAGE, tmp_path / "package" / "lengthwise"))
     if document.name == "extending.md":
-        task, position, case, artefact = blocks(document, "python")
+        own, task, position, case, artefact = blocks(document, "python")
+        (tmp_path / "mine.py").write_text(own)
         (package / "paper" / "short_sums.py").write_text(artefact)
         for file, code, marker in (
             ("tasks.py", task, "AnyTask = "),

@@ -1,5 +1,9 @@
 """Tasks that aren't like those of the package: what a user may add, from training to asking."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -93,3 +97,75 @@ def test_a_task_of_one_operand(tmp_path, monkeypatch):
         solver.solve(["1 ² 2"])
     with pytest.raises(UsageError, match=r"'x' is no problem; write one such as 12$"):
         solver.solve(["x"])
+
+
+OWN = '''
+from typing import ClassVar
+from lengthwise.paper.artefact import Artefact, artefact
+from lengthwise.tasks import TASKS, Addition
+
+
+@TASKS.register("sum-of-one-s-own")
+class Own(Addition):
+    """x₁ + x₂, once more."""
+
+    symbol: ClassVar[str] = "s"
+
+
+@artefact("own", "mine", "a sum")
+class OwnArtefact(Artefact):
+    def settings(self, scale):
+        return {"one": {"task": "sum-of-one-s-own", "model.preset": "tiny", "training.steps": 1,
+                        "evaluation.examples": 5, "evaluation.final_examples": 5}}
+'''
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, since what it imports stays."""
+    command = [sys.executable, "-m", "lengthwise", *arguments]
+    return subprocess.run(command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True)
+
+
+def test_a_file_of_ones_own_is_imported_by_commands_and_their_workers(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    done = run(tmp_path, "paper", "run", "own", "--import", "mine.py", "--scale", "smoke", "--seeds", "1")
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / "runs").glob("*")
+    assert "1 s 2" in run(tmp_path, "solve", str(path), "1 s 2", LENGTHWISE_IMPORT="mine.py").stdout
+    assert "of code that isn't imported: there is no task" in run(tmp_path, "solve", str(path), "1 s 2").stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("absent.py", None, "there is no Python file"),
+        ("mine.txt", "", "there is no Python file"),
+        ("mine.py", OWN.replace('"s"', '"s s"'), "the symbol of Own is 's s': it has to be one character"),
+        ("mine.py", OWN.replace("sum-of-one-s-own", "addition"), "there is a task 'addition' already: lengthwise"),
+    ],
+    ids=["absent", "no Python", "symbol", "name"],
+)
+def test_a_file_that_cannot_be_imported_is_told_in_a_sentence(name, content, told, tmp_path):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    done = run(tmp_path, "list", "tasks", "--import", name)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_goes_wrong_in_a_file_is_told_with_its_place(tmp_path):
+    (tmp_path / "mine.py").write_text("1 / 0\n")
+    done = run(tmp_path, "list", "tasks", "--import", "mine.py")
+    assert done.returncode == 1
+    assert 'mine.py", line 1' in done.stderr
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_two_files_of_one_name_are_an_error(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text("")
+    done = run(tmp_path, "list", "tasks", "--import", "a/mine.py", "--import", "b/mine.py")
+    assert (done.returncode, "have the same name" in done.stderr) == (2, True)
+    assert run(tmp_path, "list", "tasks", "--import", "a/mine.py", "--import", "./a/mine.py").returncode == 0

@@ -5,6 +5,8 @@ import os
 import sys
 from typing import Any, NoReturn
 
+IMPORT = "import a Python file before, such as one that registers a task"
+
 
 class Parser(argparse.ArgumentParser):
     """Errors in one sentence, examples kept as they are written."""
@@ -35,7 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if getattr(chosen, "takes_keys", False):
             chosen.keys = rest
-        from lengthwise import commands
+        from lengthwise import commands, extensions
+
+        extensions.import_files(chosen.imports)
 
         getattr(commands, f"run_{chosen.command}")(chosen)
         return 0
@@ -112,6 +116,7 @@ class Subcommands:
     def add(self, name: str, help: str, example: str, json: bool = False, runs: bool = True) -> Parser:
         command: Parser = self.parsers.add_parser(name, help=help, description=help, epilog=f"example:\n  {example}")
         command.set_defaults(command=name, parser=command)
+        command.add_argument("--import", dest="imports", metavar="FILE", action="append", default=[], help=IMPORT)
         if json:
             command.add_argument("--json", action="store_true", help="for scripts")
         if runs:

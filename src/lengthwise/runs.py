@@ -67,7 +67,7 @@ class Run:
                 raise UsageError("it isn't the experiment of the file identity beside it")
         except UsageError as error:
             raise UsageError(
-                f"{self.path / CONFIG} is damaged, of another version, or of code that isn't loaded: {error}"
+                f"{self.path / CONFIG} is damaged, of another version, or of code that isn't imported: {error}"
             ) from None
         self.checkpoint = self.path / "checkpoint.safetensors"
         self.weights = self.path / "model.safetensors"

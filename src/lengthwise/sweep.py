@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lengthwise.display import Display
 from lengthwise.errors import UsageError, nearest
+from lengthwise.extensions import import_files
 from lengthwise.runs import Run
 from lengthwise.training import Progress, train
 
@@ -121,6 +122,7 @@ def work(parent: Connection, its_process: int) -> None:
         except (EOFError, ConnectionError):  # the parent has no more, or is gone
             return
         try:
+            import_files()
             told = 0.0
             run = Run(path)
             run.experiment = run.experiment.model_copy(update={"device": device, "threads": threads})
