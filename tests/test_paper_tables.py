@@ -334,7 +334,7 @@ CONTRADICTIONS: dict[str, list[tuple[dict[tuple[str, int], float], list[str]]]] 
     "table-modular-multiplication-full": [
         ({("c=100 APE L", 4): 94}, ["c = 100: Large"]),
         ({("c=100 APE B", 0): 15}, ["c = 128: performance"]),
-        ({("c=128 APE B", 1): 2.7}, ["c = 128: length generalisation still happens"]),
+        ({("c=128 APE B", 1): 5.5}, ["c = 128: length generalisation still happens"]),
         ({("c=128 APE B", 1): 12}, ["c = 128: length generalisation is facilitated by relative"]),
         ({("c=128 RPE_k L", 4): 3}, ["c = 128: length generalisation is facilitated by larger"]),
         ({("c=101 RPE_k,q B", 0): 49}, ["c = 101: models can learn"]),

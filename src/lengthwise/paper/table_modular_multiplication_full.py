@@ -17,6 +17,8 @@ from lengthwise.paper.table_modular_addition import EASY
 from lengthwise.paper.table_modular_addition_full import HARD
 from lengthwise.paper.table_modular_multiplication import CPU_NOTE, longest, modular_multiplication
 
+ALWAYS_0 = 9 / 256  # of all products, those in which the factors have seven twos between them
+
 
 def second(results: Results) -> int:
     """The first length beyond the trained one: 10 digits at paper scale."""
@@ -80,9 +82,10 @@ class TableModularMultiplicationFull(Table):
             ),
         ),
         Claim(
-            "c = 128: length generalisation still happens (Base models are above chance at the second length)",
+            "c = 128: length generalisation still happens (at the second length, Base models are above the 3.5 % of who"
+            " always answers 0)",
             lambda results: every(
-                lambda pe: results.mean(f"c=128 {pe} B", second(results)) > 1 / 128 + MARGIN, EMBEDDINGS
+                lambda pe: results.mean(f"c=128 {pe} B", second(results)) > ALWAYS_0 + MARGIN, EMBEDDINGS
             ),
         ),
         Claim(
