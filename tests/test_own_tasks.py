@@ -140,7 +140,7 @@ def test_a_file_of_ones_own_is_imported_by_commands_and_their_workers(tmp_path):
     [
         ("absent.py", None, "there is no Python file"),
         ("mine.txt", "", "there is no Python file"),
-        ("mine.py", OWN.replace('"s"', '"s s"'), "the symbol of Own is 's s': it has to be one character"),
+        ("mine.py", OWN.replace('"s"', '"s s"'), "the symbol of Own is 's s'; it has to be one character"),
         ("mine.py", OWN.replace("sum-of-one-s-own", "addition"), "there is a task 'addition' already: lengthwise"),
     ],
     ids=["absent", "no Python", "symbol", "name"],

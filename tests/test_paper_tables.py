@@ -510,7 +510,8 @@ def write_record(results: Path, planned: Planned, end: float, tests: Mapping[int
     """What is kept of a run: in domain it went from one accuracy to another while it was trained."""
 
     def accuracy(length: int, share: float) -> Record:
-        return {"length": length, "exact_match": share, "digits": [share] * length}
+        counts = {"length": length, "examples": 100, "correct": round(100 * share)}
+        return {**counts, "exact_match": share, "digits": [share] * length}
 
     trained = planned.experiment.data.train_digits
     curve = [{"examples": i, "evaluation": [accuracy(trained, share)]} for i, share in enumerate((start, end))]

@@ -27,7 +27,8 @@ class Task(Choice):
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         symbol = getattr(cls, "symbol", "+")  # what tasks have in common has none
         if not isinstance(symbol, str) or not re.fullmatch(SYMBOL, symbol):
-            raise UsageError(f"the symbol of {cls.__name__} is {symbol!r}: it has to be one character, and no digit")
+            kinds = "one character, no digit, no space and none of = . , _"
+            raise UsageError(f"the symbol of {cls.__name__} is {symbol!r}; it has to be {kinds}")
 
     @property
     def leading_zeros(self) -> bool:
