@@ -406,6 +406,34 @@ static void scatter_add(shape s, const float *from, long length, long position, 
     }
 }
 
+/* Rows of a table (rows, width): those that the first n of an example's tokens have, side by side */
+typedef struct {
+    const long *which; /* (b, j); 0 if there is no table */
+    long rows;
+} lookup;
+
+static void look_up(shape s, lookup at, long n, long width, tokens table, tokens to) {
+#pragma omp parallel for
+    for (long b = 0; b < s.b; b++)
+        for (long i = 0; i < n; i++)
+            memcpy(to.x + (b * n + i) * to.stride, table.x + at.which[b * s.j + i] * table.stride, width * sizeof(float));
+}
+
+/* The gradient of the table: for each row, the sum of what its tokens have */
+static void add_up(shape s, lookup at, long n, long width, tokens from, tokens table) {
+#pragma omp parallel for
+    for (long e = 0; e < width; e += BLOCK) {
+        long columns = least(width - e, BLOCK);
+        for (long r = 0; r < at.rows; r++) memset(table.x + r * table.stride + e, 0, columns * sizeof(float));
+        for (long b = 0; b < s.b; b++)
+            for (long i = 0; i < n; i++) {
+                const float *x = from.x + (b * n + i) * from.stride + e;
+                float *sum = table.x + at.which[b * s.j + i] * table.stride + e;
+                for (long q = 0; q < columns; q++) sum[q] += x[q];
+            }
+    }
+}
+
 /* One head of one example */
 static float *of_head(shape s, tokens from, long length, long e) {
     return from.x + e / s.h * length * from.stride + e % s.h * s.d;
@@ -586,15 +614,29 @@ static long placed(shape s, layer_shape l, float *memory, remembered *at) {
     return used;
 }
 
-static void layer(shape s, layer_shape l, parameters p, packed w, const float *x, tokens q, tokens k, tokens v,
+/* Queries, keys and values of a layer's tokens, as they are written down */
+typedef struct {
+    tokens q, k, v;
+} projections;
+
+static projections projected(layer_shape l, float *q, float *kv) {
+    return (projections){{q, l.width}, {kv, 2 * l.width}, {kv + l.width, 2 * l.width}};
+}
+
+/* x (b, j, width) -> y (b, i, width); with a table, its rows are what x was looked up from, and their projections */
+static void layer(shape s, layer_shape l, parameters p, packed w, const float *x, lookup from, projections table,
                   const float *vectors, remembered at, float *y) {
     long read = s.b * s.i, tokens_ = s.b * s.j, width = l.width;
+    projections own = projected(l, at.q, at.kv);
     float *some = s.i < s.j ? floats(read * width) : 0, *mixed = floats(read * width);
     for (long b = 0; some && b < s.b; b++)
         memcpy(some + b * s.i * width, x + b * s.j * width, s.i * width * sizeof(float));
     const float *first = some ? some : x;
-    if (!q.x) {
-        q = (tokens){at.q, width}, k = (tokens){at.kv, 2 * width}, v = (tokens){at.kv + width, 2 * width};
+    if (from.which) {
+        look_up(s, from, s.i, width, table.q, own.q);
+        look_up(s, from, s.j, width, table.k, own.k);
+        look_up(s, from, s.j, width, table.v, own.v);
+    } else {
         multiply(read, width, width, first, w.q, p.qkv_bias, at.q);
         multiply(tokens_, 2 * width, width, x, w.kv, p.qkv_bias + width, at.kv);
         if (l.learning) {
@@ -602,15 +644,16 @@ static void layer(shape s, layer_shape l, parameters p, packed w, const float *x
             if (some) remember_all(read, width, first, at.first);
         }
     }
-    attend(s, q, k, v, vectors, at.weights, (tokens){mixed, width});
+    attend(s, own.q, own.k, own.v, vectors, at.weights, (tokens){mixed, width});
 #pragma omp parallel
     {
         float *added = floats(BLOCK * width), *after = floats(BLOCK * width), *inner = floats(BLOCK * l.inner);
-        float *own = floats(BLOCK * (width + 1));
+        float *unread = floats(BLOCK * (width + 1));
 #pragma omp for
         for (long i = 0; i < read; i += BLOCK) {
             long rows = least(read - i, BLOCK), n = i * width;
-            float *normed = l.learning ? at.normed + n : own, *scale = l.learning ? at.scale + i : own + BLOCK * width;
+            float *normed = l.learning ? at.normed + n : unread;
+            float *scale = l.learning ? at.scale + i : unread + BLOCK * width;
             product(rows, width, width, mixed + n, width, 1, w.output, p.output_bias, added, width);
             norm_rows(rows, width, l.epsilon, first + n, added, p.attention_norm, p.attention_norm_bias, after, normed,
                       scale);
@@ -625,16 +668,17 @@ static void layer(shape s, layer_shape l, parameters p, packed w, const float *x
                 remember_rows(i, rows, read, l.inner, inner, at.inner);
             }
         }
-        free(added), free(after), free(inner), free(own);
+        free(added), free(after), free(inner), free(unread);
     }
     free(some), free(mixed);
 }
 
-/* From dy the gradients of x and, if they were given, of q, k and v; those of vectors and parameters are added */
-static void layer_gradient(shape s, layer_shape l, parameters p, packed w, tokens q, tokens k, tokens v,
-                           const float *vectors, remembered at, const float *dy, float *dx, tokens dq, tokens dk,
-                           tokens dv, float *dvectors, parameters d) {
-    long read = s.b * s.i, tokens_ = s.b * s.j, width = l.width, given = q.x != 0;
+/* From dy the gradients of x and of the table of projections, if there was one; those of vectors and parameters are
+   added */
+static void layer_gradient(shape s, layer_shape l, parameters p, packed w, lookup from, const float *vectors,
+                           remembered at, const float *dy, float *dx, projections dtable, float *dvectors,
+                           parameters d) {
+    long read = s.b * s.i, tokens_ = s.b * s.j, width = l.width;
     float *some = s.i < s.j ? floats(read * width) : 0, *dfirst = some ? some : dx;
     float *dafter = floats(read * width), *dmixed = floats(read * width);
     float *dlast_runs = floats(in_runs(read, width)), *dinner_runs = floats(in_runs(read, l.inner));
@@ -666,27 +710,28 @@ static void layer_gradient(shape s, layer_shape l, parameters p, packed w, token
     add_norm_weight_gradient(read, width, at.normed, dafter, d.attention_norm, d.attention_norm_bias);
     free(dlast_runs), free(dinner_runs), free(dfirst_runs), free(dafter);
 
-    float *dq_own = 0, *dkv_own = 0;
-    if (!given) {
-        dq_own = floats(read * width), dkv_own = floats(tokens_ * 2 * width);
-        q = (tokens){at.q, width}, k = (tokens){at.kv, 2 * width}, v = (tokens){at.kv + width, 2 * width};
-        dq = (tokens){dq_own, width}, dk = (tokens){dkv_own, 2 * width}, dv = (tokens){dkv_own + width, 2 * width};
-    }
-    attend_gradient(s, q, k, v, vectors, at.weights, (tokens){dmixed, width}, dq, dk, dv, dvectors);
-    if (!given) multiply(read, width, width, dq_own, w.q, dfirst, dfirst);
+    float *dq = floats(read * width), *dkv = floats(tokens_ * 2 * width);
+    projections own = projected(l, at.q, at.kv), back = projected(l, dq, dkv);
+    attend_gradient(s, own.q, own.k, own.v, vectors, at.weights, (tokens){dmixed, width}, back.q, back.k, back.v,
+                    dvectors);
+    if (!from.which) multiply(read, width, width, dq, w.q, dfirst, dfirst);
     if (some) memset(dx, 0, tokens_ * width * sizeof(float));
     for (long b = 0; some && b < s.b; b++)
         memcpy(dx + b * s.j * width, dfirst + b * s.i * width, s.i * width * sizeof(float));
-    if (!given) {
+    if (from.which) {
+        add_up(s, from, s.i, width, back.q, dtable.q);
+        add_up(s, from, s.j, width, back.k, dtable.k);
+        add_up(s, from, s.j, width, back.v, dtable.v);
+    } else {
         float *dq_runs = floats(in_runs(read, width)), *dkv_runs = floats(in_runs(tokens_, 2 * width));
-        multiply(tokens_, width, 2 * width, dkv_own, w.kv, dx, dx);
-        pack_all(read, width, ROWS, dq_own, width, 1, dq_runs);
-        pack_all(tokens_, 2 * width, ROWS, dkv_own, 2 * width, 1, dkv_runs);
+        multiply(tokens_, width, 2 * width, dkv, w.kv, dx, dx);
+        pack_all(read, width, ROWS, dq, width, 1, dq_runs);
+        pack_all(tokens_, 2 * width, ROWS, dkv, 2 * width, 1, dkv_runs);
         add_weight_gradient(read, width, width, dq_runs, at.first, d.qkv, d.qkv_bias);
         add_weight_gradient(tokens_, 2 * width, width, dkv_runs, at.x, d.qkv + width * width, d.qkv_bias + width);
         free(dq_runs), free(dkv_runs);
     }
-    free(some), free(dmixed), free(dq_own), free(dkv_own);
+    free(some), free(dmixed), free(dq), free(dkv);
 }
 
 /* A stack of layers: how often one is applied, how many there are to take in turns, and how many relative vectors */
@@ -706,12 +751,17 @@ long layer_memory(shape s, layer_shape l) {
     return placed(s, l, 0, &unused);
 }
 
-/* x (b, j, width) -> y (b, i, width). The first layer's queries, keys and values are computed, unless they are given.
-   Each layer has its memory; without learning, there is one that they write over */
-void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x, tokens q, tokens k, tokens v,
+/* x -> y (b, i, width): x is (b, j, width), or a table (rows, width) with what the first layer projects it to. Each
+   layer has its memory; without learning, there is one that they write over */
+void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x, lookup from, projections table,
             const float **vectors, float **memory, float *y) {
-    float *between[2] = {floats(s.b * s.j * l.width), floats(s.b * s.j * l.width)};
+    long size = s.b * s.j * l.width;
+    float *between[2] = {floats(size), floats(size)};
     packed *panels = calloc(t.layers, sizeof(packed));
+    if (from.which) {
+        look_up(s, from, s.j, l.width, (tokens){(float *)x, l.width}, (tokens){between[1], l.width});
+        x = between[1];
+    }
     for (long i = 0; i < t.depth; i++) {
         long n = i % t.layers;
         remembered at;
@@ -719,29 +769,30 @@ void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x
         placed(here, l, memory[l.learning ? i : 0], &at);
         if (!panels[n].q) panels[n] = pack_forward(l, p[n]);
         float *to = i == t.depth - 1 ? y : between[i % 2];
-        layer(here, l, p[n], panels[n], x, q, k, v, vectors[i % t.vectors], at, to);
-        x = to, q.x = k.x = v.x = 0;
+        layer(here, l, p[n], panels[n], x, from, table, vectors[i % t.vectors], at, to);
+        x = to, from.which = 0;
     }
     free_packed(t.layers, panels), free(between[0]), free(between[1]);
 }
 
-/* From dy the gradients of x and, if they were given, of q, k and v; those of vectors and parameters are added */
-void layers_gradient(shape s, layer_shape l, stack t, const parameters *p, tokens q, tokens k, tokens v,
-                     const float **vectors, float **memory, const float *dy, float *dx, tokens dq, tokens dk, tokens dv,
-                     float **dvectors, const parameters *d) {
-    float *between[2] = {floats(s.b * s.j * l.width), floats(s.b * s.j * l.width)};
+/* From dy the gradients of x and of what a table is projected to; those of vectors and parameters are added */
+void layers_gradient(shape s, layer_shape l, stack t, const parameters *p, lookup from, const float **vectors,
+                     float **memory, const float *dy, float *dx, projections dtable, float **dvectors,
+                     const parameters *d) {
+    long size = s.b * s.j * l.width;
+    float *between[2] = {floats(size), floats(size)};
     packed *panels = calloc(t.layers, sizeof(packed));
-    const tokens none = {0, 0};
+    const lookup none = {0, 0};
     for (long i = t.depth - 1; i >= 0; i--) {
         long n = i % t.layers, r = i % t.vectors;
         remembered at;
         shape here = shape_at(s, t, i);
         placed(here, l, memory[i], &at);
         if (!panels[n].q) panels[n] = pack_backward(l, p[n]);
-        float *to = i ? between[i % 2] : dx;
-        layer_gradient(here, l, p[n], panels[n], i ? none : q, i ? none : k, i ? none : v, vectors[r], at, dy, to,
-                       dq, dk, dv, dvectors[r], d[n]);
+        float *to = i || from.which ? between[i % 2] : dx;
+        layer_gradient(here, l, p[n], panels[n], i ? none : from, vectors[r], at, dy, to, dtable, dvectors[r], d[n]);
         dy = to;
     }
+    if (from.which) add_up(s, from, s.j, l.width, (tokens){between[0], l.width}, (tokens){dx, l.width});
     free_packed(t.layers, panels), free(between[0]), free(between[1]);
 }

@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
 
@@ -59,6 +59,18 @@ class Tokens(ctypes.Structure):
     _fields_ = (("x", POINTER), ("stride", LONG))
 
 
+class Lookup(ctypes.Structure):
+    """Which row of a table each token has (b, j), and how many rows there are."""
+
+    _fields_ = (("which", POINTER), ("rows", LONG))
+
+
+class Projections(ctypes.Structure):
+    """Queries, keys and values."""
+
+    _fields_ = (("q", Tokens), ("k", Tokens), ("v", Tokens))
+
+
 class LayerShape(ctypes.Structure):
     _fields_ = (("width", LONG), ("inner", LONG), ("activation", INT), ("epsilon", FLOAT), ("learning", INT))
 
@@ -79,10 +91,8 @@ SIGNATURES: dict[str, list[Any]] = {
     "attend": [Shape, *3 * [Tokens], POINTER, POINTER, Tokens],
     "attend_gradient": [Shape, *3 * [Tokens], POINTER, POINTER, *4 * [Tokens], POINTER],
     "layer_memory": [Shape, LayerShape],
-    "layers": [Shape, LayerShape, Stack, POINTER, POINTER, *3 * [Tokens], *3 * [POINTER]],
-    "layers_gradient": [
-        *(Shape, LayerShape, Stack, POINTER, *3 * [Tokens], *4 * [POINTER], *3 * [Tokens], POINTER, POINTER),
-    ],
+    "layers": [Shape, LayerShape, Stack, POINTER, POINTER, Lookup, Projections, *3 * [POINTER]],
+    "layers_gradient": [Shape, LayerShape, Stack, POINTER, Lookup, *4 * [POINTER], Projections, POINTER, POINTER],
 }
 
 
@@ -335,57 +345,88 @@ class Form:
         return [shape for weight in weights for shape in (weight, weight[:1])]
 
 
+@dataclass(frozen=True)
+class Input:
+    """What a layer gets: vectors (b, j, width), or a table of them (n, width) and which row each token has (b, j).
+
+    And what the first layer projects the table to, queries, keys and values, each (n, width).
+    """
+
+    rows: Tensor
+    which: Tensor | None = None
+    projected: tuple[Tensor, ...] | None = None
+
+    @cached_property
+    def x(self) -> Tensor:
+        return self.looked_up(self.rows)
+
+    def looked_up(self, rows: Tensor) -> Tensor:
+        return rows if self.which is None else F.embedding(self.which, rows)
+
+    def of_examples(self, some: Tensor) -> "Input":
+        return replace(self, rows=self.rows[some]) if self.which is None else replace(self, which=self.which[some])
+
+
 def layers(
-    x: Tensor,
-    projected: tuple[Tensor, ...] | None,
+    start: Input,
     relatives: Sequence[Vectors | None],
     parameters: Sequence[Sequence[Tensor]],
     form: Form,
     depth: int,
     queries: int,
 ) -> Tensor:
-    """x (b, j, width) through whole layers, with a norm after each part, to its first positions: (b, queries, width).
+    """Through whole layers, with a norm after each part, to the first positions: (b, queries, width).
 
-    So many layers as `depth` says; those that there are, and their relative vectors, in turns. With the first layer's
-    queries, keys and values of x, where they are known already.
+    So many layers as `depth` says; those that there are, and their relative vectors, in turns.
     """
-    b, j, _ = x.shape
+    b, j = start.rows.shape[:2] if start.which is None else start.which.shape
     shape = attention_shape(b, form.heads, queries, j, form.width, form.scale, relatives[0])
     activation = ACTIVATIONS.index(form.activation)
     sizes = LayerShape(form.width, form.inner, activation, form.epsilon, torch.is_grad_enabled())
     stack = Stack(depth, len(parameters), len(relatives))
-    given = map(in_runs, projected) if projected else (None, None, None)
+    which, table = None, (None, None, None)
+    if start.which is not None and start.projected is not None:
+        which, table = start.which.long().contiguous(), tuple(x.contiguous() for x in start.projected)
+        check_rows(which, len(start.rows))
+    rows = (start.x if which is None else start.rows).contiguous()
     vectors = (None if relative is None else relative.vectors.contiguous() for relative in relatives)
     flat = (parameter.contiguous() for layer in parameters for parameter in layer)
-    return cast(Tensor, LayersFunction.apply(shape, sizes, stack, x.contiguous(), *given, *vectors, *flat))
+    return cast(Tensor, LayersFunction.apply(shape, sizes, stack, which, rows, *table, *vectors, *flat))
+
+
+def check_rows(which: Tensor, many: int) -> None:
+    least, most = which.aminmax()
+    if least < 0 or most >= many:
+        raise IndexError(f"there is no row {int(least if least < 0 else most)} in a table of {many}")
 
 
 class LayersFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, shape: Shape, sizes: LayerShape, stack: Stack, x: Tensor, *rest: Tensor | None) -> Tensor:
-        projected, vectors, parameters = parted(rest, stack)
+    def forward(
+        ctx: Any, shape: Shape, sizes: LayerShape, stack: Stack, which: Tensor | None, x: Tensor, *rest: Tensor | None
+    ) -> Tensor:
+        table, vectors, parameters = parted(rest, stack)
         memory = [x.new_empty(n) for n in needed(shape, sizes, stack)]
         y = x.new_empty(shape.b, shape.i, sizes.width)
-        given = *map(tokens, projected), pointers(vectors), pointers(memory)
+        given = lookup(which, len(x)), projections(table), pointers(vectors), pointers(memory)
         call("layers", shape, sizes, stack, pointers(parameters), x, *given, y)
         ctx.sizes = shape, sizes, stack
-        ctx.save_for_backward(*rest, *memory)
+        ctx.save_for_backward(which, x, *rest, *memory)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         shape, sizes, stack = ctx.sizes
-        rest, memory = ctx.saved_tensors[: -stack.depth], ctx.saved_tensors[-stack.depth :]
-        projected, vectors, parameters = parted(rest, stack)
-        dx = dy.new_empty(shape.b, shape.j, sizes.width)
-        dprojected = [None if x is None else x.new_empty(x.shape) for x in projected]
+        (which, x, *rest), memory = ctx.saved_tensors[: -stack.depth], ctx.saved_tensors[-stack.depth :]
+        table, vectors, parameters = parted(rest, stack)
+        dx, dtable = torch.empty_like(x), [None if x is None else torch.empty_like(x) for x in table]
         dvectors = [None if x is None else torch.zeros_like(x) for x in vectors]
         dparameters = [torch.zeros_like(x) for x in parameters if x is not None]
-        given = *map(tokens, projected), pointers(vectors), pointers(memory), dy.contiguous()
-        found = dx, *map(tokens, dprojected), pointers(dvectors), pointers(dparameters)
+        given = lookup(which, len(x)), pointers(vectors), pointers(memory), dy.contiguous()
+        found = dx, projections(dtable), pointers(dvectors), pointers(dparameters)
         call("layers_gradient", *ctx.sizes, pointers(parameters), *given, *found)
-        return None, None, None, dx, *dprojected, *dvectors, *dparameters
+        return None, None, None, None, dx, *dtable, *dvectors, *dparameters
 
 
 def needed(shape: Shape, sizes: LayerShape, stack: Stack) -> list[int]:
@@ -400,12 +441,21 @@ Tensors = Sequence[Tensor | None]
 
 
 def parted(tensors: Tensors, stack: Stack) -> tuple[Tensors, Tensors, Tensors]:
-    """Queries, keys and values; relative vectors; and parameters."""
+    """The table of queries, keys and values; relative vectors; and parameters."""
     return tensors[:3], tensors[3 : 3 + stack.vectors], tensors[3 + stack.vectors :]
 
 
 def tokens(x: Tensor | None) -> Tokens:
     return Tokens(None, 0) if x is None else Tokens(x.data_ptr(), x.stride(1))
+
+
+def lookup(which: Tensor | None, rows: int) -> Lookup:
+    return Lookup(None if which is None else which.data_ptr(), rows)
+
+
+def projections(table: Tensors) -> Projections:
+    """Of rows that are contiguous."""
+    return Projections(*(Tokens(None, 0) if x is None else Tokens(x.data_ptr(), x.shape[1]) for x in table))
 
 
 def pointers(tensors: Tensors) -> ctypes.Array[ctypes.c_void_p]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lengthwise import kernels
 from lengthwise.errors import UsageError, nearest
-from lengthwise.kernels import ActivationName, Linear, Norm
+from lengthwise.kernels import ActivationName, Input, Linear, Norm
 from lengthwise.layout import PAD, VOCABULARY, Coordinates
 from lengthwise.positions import (
     POSITIONS,
@@ -134,6 +134,7 @@ class ModelConfig(Config):
     def _reading_needs_weights_by_position(self) -> "ModelConfig":
         position = POSITIONS[innermost(self.position).kind]
         by_content = self.content or position.by_content or position.embed is not Position.embed
+        by_content = by_content or position.added is not Position.added
         if self.read_rows and (by_content or self.encoder == "transformer" or self.dropout):
             raise UsageError(
                 "model.read_rows needs shared layers, no dropout, and attention by position alone: model.content false"
@@ -257,10 +258,10 @@ class Layer(nn.Module):
         self, x: Tensor, projected: Projected | None, view: View, position: Position, sharpness: float
     ) -> Tensor:
         """x (b, j, width), and what `project` makes of it if that is known -> (b, queries, width)"""
-        y = by_kernels([self], x, projected, [view], 1, view.queries)
-        if y is not None:
-            return y
         if projected is None:
+            y = by_kernels([self], Input(x), [view], 1, view.queries)
+            if y is not None:
+                return y
             projected = self.project(x, view.queries)
         x, attended = x[:, : view.queries], self.dropout(self.attention(projected, view, position, sharpness))
         if self.pre_norm:
@@ -298,9 +299,9 @@ PLAIN_PARTS = {Attention, Linear, Norm, kernels.Activation, nn.Dropout}  # of a 
 
 
 def by_kernels(
-    layers: Sequence[Layer], x: Tensor, projected: Projected | None, views: Sequence[View], depth: int, queries: int
+    layers: Sequence[Layer], start: Input, views: Sequence[View], depth: int, queries: int
 ) -> Tensor | None:
-    """x (b, j, width) through so many layers, taken in turns as their views are, to (b, queries, width).
+    """Through so many layers, taken in turns as their views are, to (b, queries, width).
 
     None if it can't be done in one call of `kernels`, which takes plain layers of one form.
     """
@@ -308,21 +309,12 @@ def by_kernels(
     if len(by_key) > 1 or not all(view.plain for view in views):
         return None
     form, *others = {layer.form for layer in layers}
-    if form is None or others or x.shape[2] != form.width:
+    if form is None or others or start.rows.shape[-1] != form.width:
         return None
     parameters = [layer.own_parameters for layer in layers]
-    if not kernels.native(x, *chain(*parameters)):
+    if not kernels.native(start.rows, *chain(*parameters)):
         return None
-    return kernels.layers(x, projected, [view.relative for view in views], parameters, form, depth, queries)
-
-
-@dataclass(frozen=True)
-class Input:
-    """What the first layer gets: vectors (b, j, width), and what it projects them to, where that is known already."""
-
-    x: Tensor
-    projected: Projected | None = None
-    symbols: Tensor | None = None  # the values that it projects each symbol to
+    return kernels.layers(start, [view.relative for view in views], parameters, form, depth, queries)
 
 
 class Encoder(nn.Module):
@@ -374,12 +366,13 @@ class Encoder(nn.Module):
             layers = self.knobs.layers
             if layers is None and self.config.patience:
                 return self.settle(start, views[0], n_out)
-        layers, x = layers or self.config.layers, start.x
+        layers = layers or self.config.layers
         if layers > 1 and not self.one_by_one:
             own = cast(list[Layer], list(self.layers)[:layers])
-            y = by_kernels(own, x, start.projected, views[:layers], layers, n_out)
+            y = by_kernels(own, start, views[:layers], layers, n_out)
             if y is not None:
                 return self.classify(y)
+        x = start.x
         for i in range(layers - 1):
             x = self.apply_layer(i, x, start, views[i % len(views)])
         # The last layer is computed only where the answer is read.
@@ -393,18 +386,25 @@ class Encoder(nn.Module):
             return cast(Tensor, self.project(self.dropout(self.embedding_norm(vectors))))
 
         position = self.position(0)
-        placed, dropped = position.has_own("embed"), self.training and self.config.dropout
-        if placed or dropped:
+        if position.has_own("embed") or (self.training and self.config.dropout):
             return Input(embedded(position.embed(self.symbols(tokens), at)))
+        added = position.added(at)
+        if added is not None and added.shape[:-1] != tokens.shape[1:]:  # positions differ from example to example
+            return Input(embedded(self.symbols(tokens) + added))
+        # All that the first layer projects are a few symbols, or symbols with positions: each is projected once.
+        which, rows = (tokens, self.symbols.weight) if added is None else self.distinct(tokens, added)
+        rows = embedded(rows)
+        projected = cast(Layer, self.layers[0]).project(rows, len(rows))
+        # A row's gradient is a sum over all of its tokens, which bfloat16 would round away.
+        dtype = self.symbols.weight.dtype
+        return Input(rows.to(dtype), which, tuple(part.to(dtype) for part in projected))
 
-        def looked_up(table: Tensor) -> Tensor:
-            # A row's gradient is a sum over all of its tokens, which bfloat16 would round away.
-            return F.embedding(tokens, table.to(self.symbols.weight.dtype))
-
-        # All that the first layer projects are the few symbols, so they are projected once and then looked up.
-        each = embedded(self.symbols.weight)
-        projected = cast(Layer, self.layers[0]).project(each, len(each))
-        return Input(looked_up(each), tuple(map(looked_up, projected)), projected[-1])
+    def distinct(self, tokens: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
+        """What differs among symbols with vectors (j, width) added by position: which (b, j) each token has, and all."""
+        many = len(self.symbols.weight)
+        kernels.check_rows(tokens, many)
+        pairs, which = torch.unique(tokens + many * torch.arange(len(added), device=tokens.device), return_inverse=True)
+        return which, self.symbols(pairs % many) + F.embedding(pairs // many, added)
 
     def view(self, tokens: Tensor, at: Coordinates[Tensor]) -> View:
         """What each position attends to."""
@@ -467,13 +467,13 @@ class Encoder(nn.Module):
             x = x + start.x
         sharpness = 1.0 if self.training else self.knobs.sharpness
         layer = cast(Layer, self.layers[i % len(self.layers)])
-        projected = None if i else start.projected
+        projected = None if i or start.projected is None else tuple(map(start.looked_up, start.projected))
         if projected and self.by_content:
             q, *kv = projected
             projected = q[:, : view.queries], *kv
         if read is not None:
-            assert start.symbols is not None, "symbols have values where attention is by position alone"
-            projected = *(projected or layer.project(x, view.queries)), read @ start.symbols
+            assert start.projected is not None, "symbols have values where attention is by position alone"
+            projected = *(projected or layer.project(x, view.queries)), read @ start.projected[-1]
         return cast(Tensor, layer(x, projected, view, self.position(i), sharpness))
 
     def classify(self, x: Tensor) -> Tensor:
@@ -501,7 +501,7 @@ class Encoder(nn.Module):
                 if not len(left):
                     break
                 going_on, unchanged, x = going_on[left], unchanged[left], x[left]
-                start = replace(start, x=start.x[left], projected=None)
+                start = start.of_examples(left)
                 view = view.of_examples(left)
         return logits
 

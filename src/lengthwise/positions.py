@@ -8,7 +8,7 @@ width of a head. Queries are the first i positions; keys are all positions or, i
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
@@ -192,8 +192,13 @@ class Position(nn.Module):
         return None
 
     def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
-        """Input embeddings (b, j, input_width) with position added."""
-        return x
+        """Input embeddings (b, j, input_width) with position in them."""
+        added = self.added(at)
+        return x if added is None else x + added
+
+    def added(self, at: Coordinates[Tensor]) -> Tensor | None:
+        """What is added to input embeddings: (j, input_width) or (b, j, input_width); what gives it needs no `embed`."""
+        return None
 
     def rotate(self, q: Tensor, k: Tensor, at: Coordinates[Tensor]) -> tuple[Tensor, Tensor]:
         """Queries (b, h, i, d) and keys (b, h, j, d) of all positions with position mixed in."""
@@ -251,8 +256,8 @@ class Absolute(OverCoordinate):
     def longest(self) -> int:
         return self.shape.max_length
 
-    def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
-        return x + self.table(getattr(at, self.options.coordinate) + self.below)
+    def added(self, at: Coordinates[Tensor]) -> Tensor:
+        return cast(Tensor, self.table(getattr(at, self.options.coordinate) + self.below))
 
 
 @POSITIONS.register("coupled")
@@ -276,8 +281,8 @@ class Coupled(Position):
     def longest(self) -> int:
         return self.shape.max_length + self.options.offset
 
-    def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
-        return x + self.table(at.significance + self.longest + self.random_offset())
+    def added(self, at: Coordinates[Tensor]) -> Tensor:
+        return cast(Tensor, self.table(at.significance + self.longest + self.random_offset()))
 
     def random_offset(self) -> int:
         """Drawn in training; none in testing."""
@@ -296,8 +301,8 @@ class Abacus(Coupled):
         super().__init__(options, shape)
         self.table = nn.Embedding(self.longest + options.offset + 1, shape.input_width)
 
-    def embed(self, x: Tensor, at: Coordinates[Tensor]) -> Tensor:
-        return x + self.table(torch.where(at.place > 0, at.place + self.random_offset(), 0))
+    def added(self, at: Coordinates[Tensor]) -> Tensor:
+        return cast(Tensor, self.table(torch.where(at.place > 0, at.place + self.random_offset(), 0)))
 
 
 class OverDistance(OverCoordinate):
