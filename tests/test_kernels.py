@@ -395,6 +395,54 @@ def test_second_derivatives_are_refused_and_torch_has_them():
                 slope.sum().backward()
 
 
+@pytest.mark.parametrize("clip", [None, 0.5, 1e6], ids=["not clipped", "clipped", "within the norm"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_optimiser_is_torchs(clip: float | None, threads: int):
+    """Tensors smaller and larger than what a thread takes at a time; one has no gradient in some steps."""
+    shapes = [(3,), (130, 127), (5, 7), (40_000,)]
+    ours, theirs = ([random(*shape, seed=n).requires_grad_() for n, shape in enumerate(shapes)] for _ in range(2))
+    options = {"lr": 0.01, "betas": (0.9, 0.98), "weight_decay": 0.3, "fused": True}
+    optimizers = [torch.optim.AdamW(parameters, **options) for parameters in (ours, theirs)]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for step in range(6):
+            for optimizer in optimizers:
+                optimizer.param_groups[0]["lr"] = 0.01 / (1 + step)
+            for n, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+                given = n != 2 or step not in (0, 3)
+                a.grad, b.grad = (random(*a.shape, seed=10 * step + n) if given else None for _ in range(2))
+            kernels.adamw(optimizers[0], clip)
+            with kernels.by_torch():
+                kernels.adamw(optimizers[1], clip)
+    finally:
+        torch.set_num_threads(before)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+        for key in ("step", "exp_avg", "exp_avg_sq"):
+            torch.testing.assert_close(optimizers[0].state[a][key], optimizers[1].state[b][key], rtol=1e-5, atol=1e-8)
+
+
+def test_a_gradient_that_is_no_number_makes_weights_that_are_none():
+    weights = random(40).requires_grad_()
+    optimizer = torch.optim.AdamW([weights], fused=True)
+    for value in (1.0, float("nan")):
+        weights.grad = torch.full((40,), value)
+        kernels.adamw(optimizer, 1.0)
+    assert weights.isnan().all()
+
+
+def test_a_graph_from_before_a_step_of_the_optimiser_is_refused():
+    weights = random(40).requires_grad_()
+    optimizer = torch.optim.AdamW([weights], fused=True)
+    for _ in range(2):
+        old = weights.square().sum()
+        weights.grad = torch.ones(40)
+        kernels.adamw(optimizer, 1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        old.backward()
+
+
 def test_transforms_of_functions_are_by_torch():
     solver = initial_solver(experiment()).eval()
     layer = solver.encoder.layers[0]

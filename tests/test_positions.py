@@ -4,6 +4,7 @@ import cmath
 import json
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any, Literal, get_args, get_origin
@@ -13,10 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from lengthwise import kernels
 from lengthwise.data import draw
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError
-from lengthwise.layout import Coordinates, Layout, LayoutConfig
+from lengthwise.layout import VOCABULARY, Coordinates, Layout, LayoutConfig
 from lengthwise.model import Encoder, ModelConfig
 from lengthwise.positions import POSITIONS, Position, Shape, View, view_band, view_window
 from lengthwise.tasks import Addition, Multiplication, Task
@@ -429,6 +431,37 @@ def test_a_vector_for_each_value_of_the_coordinate_is_added_to_the_input(choice,
             assert of_value.setdefault(value, vector) == vector
     assert len({tuple(vector) for vector in of_value.values()}) == len(of_value)
     assert all(vector in table for vector in of_value.values())
+
+
+@pytest.mark.parametrize("by_torch", [False, True], ids=["kernels", "torch"])
+@pytest.mark.parametrize(("choice", "coordinate"), ADDED, ids=label)
+def test_projecting_each_symbol_at_each_position_once_changes_nothing(choice, coordinate, order, by_torch):
+    """Compared with an embedding of its own, whose input is projected as it is."""
+    tokens, at, n_out = problems(order)
+    plain, own = encoder_with(choice), encoder_with(choice)
+    position = own.position(0)
+    position.embed = lambda x, at: x + position.added(at)  # type: ignore[method-assign]
+    weights = torch.randn(len(tokens), n_out, len(VOCABULARY), generator=torch.Generator().manual_seed(1))
+    found = []
+    for encoder in (plain, own):
+        with kernels.by_torch() if by_torch else nullcontext():
+            by_example = getattr(at, coordinate).dim() > 1
+            assert (encoder.embed(tokens, at).which is None) == (encoder is own or by_example)
+            logits = encoder(tokens, at, n_out)
+            gradients = torch.autograd.grad((logits * weights).sum(), list(encoder.parameters()))
+        found.append([logits, *gradients])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("by_torch", [False, True], ids=["kernels", "torch"])
+@pytest.mark.parametrize("kind", ["absolute", "relative-key", "none"])
+@pytest.mark.parametrize("symbol", [-1, len(VOCABULARY)])
+def test_a_symbol_that_there_is_not_is_an_error(kind, symbol, by_torch):
+    tokens, at, n_out = problems("most-significant-first")
+    tokens[1, 2] = symbol
+    with kernels.by_torch() if by_torch else nullcontext(), pytest.raises(IndexError):
+        encoder_with({"kind": kind})(tokens, at, n_out)
 
 
 @pytest.mark.parametrize(("kind", "first_moved"), [("coupled", 0), ("abacus", 1)])

@@ -796,3 +796,51 @@ void layers_gradient(shape s, layer_shape l, stack t, const parameters *p, looku
     if (from.which) add_up(s, from, s.j, l.width, (tokens){between[0], l.width}, (tokens){dx, l.width});
     free_packed(t.layers, panels), free(between[0]), free(between[1]);
 }
+
+/* ---- the optimiser ---- */
+
+#define CHUNK 16384 /* numbers that a thread takes at a time */
+
+static double sum_of_squares(long n, const float *x) {
+    long chunks = (n + CHUNK - 1) / CHUNK;
+    float *sums = floats(chunks);
+    double total = 0;
+#pragma omp parallel for
+    for (long c = 0; c < chunks; c++) {
+        vector squares[4] = {0};
+        long i = c * CHUNK, end = least(n, i + CHUNK);
+        for (; i + 4 * W <= end; i += 4 * W)
+            for (int v = 0; v < 4; v++) squares[v] += load(x + i + v * W) * load(x + i + v * W);
+        sums[c] = sum(squares[0] + squares[1] + squares[2] + squares[3]);
+        for (; i < end; i++) sums[c] += x[i] * x[i];
+    }
+    for (long c = 0; c < chunks; c++) total += sums[c];
+    free(sums);
+    return total;
+}
+
+/* AdamW (Loshchilov and Hutter, 2019) of several tensors, after their gradients are clipped to a norm, if clip isn't 0 */
+void adamw(long tensors, const long *sizes, float **x, float **gradient, float **mean, float **square, float **steps,
+           double rate, double beta1, double beta2, double epsilon, double decay, double clip) {
+    double total = 0;
+    for (long t = 0; clip && t < tensors; t++) total += sum_of_squares(sizes[t], gradient[t]);
+    double share = clip ? clip / (sqrt(total) + 1e-6) : 1;
+    const float kept = 1 - rate * decay, new1 = 1 - beta1, old2 = beta2, new2 = 1 - beta2, least_root = epsilon;
+    const float clipped = share > 1 ? 1 : share; /* NaN if it is */
+    for (long t = 0; t < tensors; t++) {
+        double step = *steps[t] += 1;
+        const float size = rate / (1 - pow(beta1, step)), unbiased = 1 / sqrt(1 - pow(beta2, step));
+#pragma omp parallel for
+        for (long c = 0; c < sizes[t]; c += CHUNK) {
+            long n = least(sizes[t] - c, CHUNK);
+            float *restrict to = x[t] + c, *restrict m = mean[t] + c, *restrict v = square[t] + c;
+            const float *restrict from = gradient[t] + c;
+            for (long i = 0; i < n; i++) {
+                float g = from[i] * clipped;
+                m[i] += new1 * (g - m[i]);
+                v[i] = old2 * v[i] + new2 * g * g;
+                to[i] = to[i] * kept - size * m[i] / (sqrtf(v[i]) * unbiased + least_root);
+            }
+        }
+    }
+}

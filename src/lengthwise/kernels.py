@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
 
@@ -35,7 +36,7 @@ FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shar
 PARTS = ("qkv", "output", "attention_norm", "widen", "narrow", "feedforward_norm")  # of a layer
 MOST_PADDING = 15  # of a row of attention weights: one less than the widest vector of any processor
 WIDEST = 512  # layers beyond that are left to torch, whose products of large matrices are faster (docs/speed.md)
-LONG, INT, FLOAT, POINTER = ctypes.c_long, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+LONG, INT, FLOAT, DOUBLE, POINTER = ctypes.c_long, ctypes.c_int, ctypes.c_float, ctypes.c_double, ctypes.c_void_p
 
 wanted = ContextVar("wanted", default=(asked := os.environ.get("LENGTHWISE_KERNELS", "C")) == "C")
 if asked not in ("C", "torch"):
@@ -93,6 +94,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "layer_memory": [Shape, LayerShape],
     "layers": [Shape, LayerShape, Stack, POINTER, POINTER, Lookup, Projections, *3 * [POINTER]],
     "layers_gradient": [Shape, LayerShape, Stack, POINTER, Lookup, *4 * [POINTER], Projections, POINTER, POINTER],
+    "adamw": [LONG, *6 * [POINTER], *6 * [DOUBLE]],
 }
 
 
@@ -427,6 +429,25 @@ class LayersFunction(torch.autograd.Function):
         found = dx, projections(dtable), pointers(dvectors), pointers(dparameters)
         call("layers_gradient", *ctx.sizes, pointers(parameters), *given, *found)
         return None, None, None, None, dx, *dtable, *dvectors, *dparameters
+
+
+def adamw(optimizer: torch.optim.AdamW, clip: float | None) -> None:
+    """A step of the optimiser, after clipping the norm of all gradients."""
+    (group,) = optimizer.param_groups
+    learned = [parameter for parameter in group["params"] if parameter.grad is not None]
+    states = [optimizer.state[parameter] for parameter in learned]
+    if all(states):  # torch makes them in the first step
+        kept = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step"))
+        parts = learned, [parameter.grad for parameter in learned], *kept
+        if native(*chain(*parts)) and all(x.is_contiguous() for x in chain(*parts)):
+            sizes = (LONG * len(learned))(*(parameter.numel() for parameter in learned))
+            numbers = group["lr"], *group["betas"], group["eps"], group["weight_decay"], clip or 0
+            call("adamw", len(learned), sizes, *map(pointers, parts), *numbers)
+            torch.autograd.graph.increment_version(learned)
+            return
+    if clip:
+        torch.nn.utils.clip_grad_norm_(learned, clip)
+    optimizer.step()
 
 
 def needed(shape: Shape, sizes: LayerShape, stack: Stack) -> list[int]:

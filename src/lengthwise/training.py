@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lengthwise import machine
+from lengthwise import kernels, machine
 from lengthwise.data import Examples, TrainingSet, evaluation_set, generator
 from lengthwise.errors import UsageError
 from lengthwise.evaluation import Accuracy, evaluate
@@ -74,11 +74,10 @@ def train(run: Run) -> Iterator[Progress]:
                     examples.operands, examples.answer, *varied(experiment, step)
                 )
                 loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-            optimizer.zero_grad()
+            for parameter in parameters:
+                parameter.grad = None
             loss.backward()
-            if config.clip:
-                torch.nn.utils.clip_grad_norm_(parameters, config.clip)
-            optimizer.step()
+            kernels.adamw(optimizer, config.clip)
             window.add(loss, logits[:, answer_at], targets[:, answer_at], torch.from_numpy(examples.primed).to(device))
             step += 1
 
