@@ -187,6 +187,19 @@ def test_a_hook_sees_what_goes_through_and_changes_nothing(where: str):
     assert len(seen) == 3
 
 
+@pytest.mark.parametrize("position", ["absolute", "relative-key"])
+@pytest.mark.parametrize("where", ["symbols", "embedding_norm", "layers.0.attention.qkv"])
+def test_a_hook_on_the_input_sees_every_token(where: str, position: str):
+    """Where nothing looks, each symbol is projected once."""
+    solver = initial_solver(experiment(model__position=position)).eval()
+    examples = TrainingSet(solver.task, experiment().data, 0).batch(0, 4)
+    before, seen = solver(examples.operands), []
+    part = solver.encoder.get_submodule(where)
+    part.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    torch.testing.assert_close(solver(examples.operands), before)
+    assert seen[0][:2] == (4, solver.layout.length)
+
+
 class Louder(kernels.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * 2

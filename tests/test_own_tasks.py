@@ -1,6 +1,7 @@
 """Tasks that aren't like those of the package: what a user may add, from training to asking."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -132,7 +133,17 @@ def test_a_file_of_ones_own_is_imported_by_commands_and_their_workers(tmp_path):
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "runs").glob("*")
     assert "1 s 2" in run(tmp_path, "solve", str(path), "1 s 2", LENGTHWISE_IMPORT="mine.py").stdout
-    assert "of code that isn't imported: there is no task" in run(tmp_path, "solve", str(path), "1 s 2").stderr
+    told = run(tmp_path, "solve", str(path), "1 s 2").stderr
+    assert "of code that isn't imported (--import FILE): there is no task" in told
+
+
+def test_what_to_do_next_has_the_imports(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    keys = "--task sum-of-one-s-own --model.preset tiny --training.steps 1 --evaluation.final_examples 5".split()
+    done = run(tmp_path, "train", "--import", "mine.py", *keys)
+    assert done.stdout.splitlines()[-1].endswith(" --import mine.py"), done.stderr
+    _, command = done.stdout.splitlines()[-1].split(": lengthwise ")
+    assert run(tmp_path, *shlex.split(command)).returncode == 0
 
 
 @pytest.mark.parametrize(

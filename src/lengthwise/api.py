@@ -11,7 +11,7 @@ import torch
 from lengthwise import experiment as configuration
 from lengthwise import machine
 from lengthwise.display import Display
-from lengthwise.errors import UsageError
+from lengthwise.errors import NOT_IMPORTED, UsageError
 from lengthwise.evaluation import evaluate
 from lengthwise.experiment import CONFIG, Experiment
 from lengthwise.runs import Run, load_tensors
@@ -91,7 +91,7 @@ def load(source: str | Path, device: str = "cpu") -> Solver:
             solver: Solver = Solver.from_pretrained(str(source), map_location=device)
     except Exception as error:  # whatever the Hub's client or a damaged file makes of it
         reason = str(error).strip().partition("\n")[0]
-        damaged = f"{path / 'model.safetensors'} or its config.json is damaged, or of code that isn't imported"
+        damaged = f"{path / 'model.safetensors'} or its config.json is damaged, or of {NOT_IMPORTED}"
         place = damaged if path.exists() else "not on the Hub, or the Hub is out of reach"
         raise UsageError(f"can't load '{source}', {place}: {reason}") from None
     return solver.to(device).eval()

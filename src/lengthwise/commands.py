@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -40,7 +41,7 @@ def run_demo(chosen: argparse.Namespace) -> None:
 def run_train(chosen: argparse.Namespace) -> None:
     file = chosen.keys.pop(0) if chosen.keys and not chosen.keys[0].startswith("-") else None
     experiment = configuration.load(file, configuration.parse_overrides(chosen.keys))
-    finish(api.make_run(experiment, chosen.runs, chosen.name, chosen.again))
+    finish(api.make_run(experiment, chosen.runs, chosen.name, chosen.again), chosen.imports)
 
 
 def run_record(chosen: argparse.Namespace) -> None:
@@ -62,11 +63,12 @@ def run_resume(chosen: argparse.Namespace) -> None:
     run = find_run(chosen)
     moved = {key: value for key in ("device", "threads") if (value := getattr(chosen, key)) is not None}
     run.experiment = run.experiment.model_copy(update=moved)
-    finish(run)
+    finish(run, chosen.imports)
 
 
-def finish(run: Run) -> None:
+def finish(run: Run, imports: list[str]) -> None:
     """Train a run to its end, and say what came out or how to go on."""
+    again = "".join(f" --import {shlex.quote(name)}" for name in imports)
     if run.result is not None:
         print(f"{run.path} has finished already (`lengthwise train … --again` trains it again)")
     else:
@@ -79,12 +81,12 @@ def finish(run: Run) -> None:
             api.resume(run)
         except KeyboardInterrupt:
             saved = "saved; " if run.checkpoint.exists() else ""
-            print(f"\n{saved}go on with: lengthwise resume {run.path}", file=sys.stderr)
+            print(f"\n{saved}go on with: lengthwise resume {run.path}{again}", file=sys.stderr)
             raise
     assert run.result is not None
     print_accuracies(run.result["evaluation"])
     if run.weights.exists():
-        print(f'try it: lengthwise solve {run.path} "{example_problem(run)}"')
+        print(f'try it: lengthwise solve {run.path} "{example_problem(run)}"{again}')
 
 
 def run_evaluate(chosen: argparse.Namespace) -> None:

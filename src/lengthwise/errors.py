@@ -5,6 +5,8 @@ from difflib import get_close_matches
 
 from pydantic import ValidationError
 
+NOT_IMPORTED = "code that isn't imported (--import FILE)"  # why a run or a model can't be read
+
 
 class UsageError(ValueError):
     """Something the user asked for can't be done; the message is one sentence that says what and why."""

@@ -416,7 +416,7 @@ static void look_up(shape s, lookup at, long n, long width, tokens table, tokens
 #pragma omp parallel for
     for (long b = 0; b < s.b; b++)
         for (long i = 0; i < n; i++)
-            memcpy(to.x + (b * n + i) * to.stride, table.x + at.which[b * s.j + i] * table.stride, width * sizeof(float));
+            memcpy(to.x + (b * n + i) * to.stride, table.x + at.which[b * s.j + i] * table.stride, width * sizeof(*to.x));
 }
 
 /* The gradient of the table: for each row, the sum of what its tokens have */
@@ -819,7 +819,7 @@ static double sum_of_squares(long n, const float *x) {
     return total;
 }
 
-/* AdamW (Loshchilov and Hutter, 2019) of several tensors, after their gradients are clipped to a norm, if clip isn't 0 */
+/* AdamW (Loshchilov and Hutter, 2019) of several tensors, with their gradients clipped to a norm, if clip isn't 0 */
 void adamw(long tensors, const long *sizes, float **x, float **gradient, float **mean, float **square, float **steps,
            double rate, double beta1, double beta2, double epsilon, double decay, double clip) {
     double total = 0;

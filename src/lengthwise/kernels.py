@@ -386,14 +386,13 @@ def layers(
     activation = ACTIVATIONS.index(form.activation)
     sizes = LayerShape(form.width, form.inner, activation, form.epsilon, torch.is_grad_enabled())
     stack = Stack(depth, len(parameters), len(relatives))
-    which, table = None, (None, None, None)
+    which, rows, table = None, start.x if start.projected is None else start.rows, cast(Tensors, 3 * (None,))
     if start.which is not None and start.projected is not None:
-        which, table = start.which.long().contiguous(), tuple(x.contiguous() for x in start.projected)
-        check_rows(which, len(start.rows))
-    rows = (start.x if which is None else start.rows).contiguous()
+        which, table = start.which.long().contiguous(), [x.contiguous() for x in start.projected]
+        check_rows(which, len(rows))
     vectors = (None if relative is None else relative.vectors.contiguous() for relative in relatives)
     flat = (parameter.contiguous() for layer in parameters for parameter in layer)
-    return cast(Tensor, LayersFunction.apply(shape, sizes, stack, which, rows, *table, *vectors, *flat))
+    return cast(Tensor, LayersFunction.apply(shape, sizes, stack, which, rows.contiguous(), *table, *vectors, *flat))
 
 
 def check_rows(which: Tensor, many: int) -> None:
@@ -419,7 +418,7 @@ class LayersFunction(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        shape, sizes, stack = ctx.sizes
+        stack = ctx.sizes[-1]
         (which, x, *rest), memory = ctx.saved_tensors[: -stack.depth], ctx.saved_tensors[-stack.depth :]
         table, vectors, parameters = parted(rest, stack)
         dx, dtable = torch.empty_like(x), [None if x is None else torch.empty_like(x) for x in table]

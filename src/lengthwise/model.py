@@ -133,8 +133,8 @@ class ModelConfig(Config):
     @model_validator(mode="after")
     def _reading_needs_weights_by_position(self) -> "ModelConfig":
         position = POSITIONS[innermost(self.position).kind]
-        by_content = self.content or position.by_content or position.embed is not Position.embed
-        by_content = by_content or position.added is not Position.added
+        embeds = position.embed is not Position.embed or position.added is not Position.added
+        by_content = self.content or position.by_content or embeds
         if self.read_rows and (by_content or self.encoder == "transformer" or self.dropout):
             raise UsageError(
                 "model.read_rows needs shared layers, no dropout, and attention by position alone: model.content false"
@@ -298,9 +298,7 @@ class Layer(nn.Module):
 PLAIN_PARTS = {Attention, Linear, Norm, kernels.Activation, nn.Dropout}  # of a layer
 
 
-def by_kernels(
-    layers: Sequence[Layer], start: Input, views: Sequence[View], depth: int, queries: int
-) -> Tensor | None:
+def by_kernels(layers: Sequence[Layer], start: Input, views: Sequence[View], depth: int, queries: int) -> Tensor | None:
     """Through so many layers, taken in turns as their views are, to (b, queries, width).
 
     None if it can't be done in one call of `kernels`, which takes plain layers of one form.
@@ -385,8 +383,10 @@ class Encoder(nn.Module):
         def embedded(vectors: Tensor) -> Tensor:
             return cast(Tensor, self.project(self.dropout(self.embedding_norm(vectors))))
 
-        position = self.position(0)
-        if position.has_own("embed") or (self.training and self.config.dropout):
+        position, first = self.position(0), cast(Layer, self.layers[0])
+        parts = self.symbols, self.embedding_norm, self.dropout, self.project, first.attention_norm, first.attention.qkv
+        looked_at = any(map(kernels.altered, (*parts, *position.modules()))) and not self.config.read_rows
+        if position.has_own("embed") or looked_at or (self.training and self.config.dropout):
             return Input(embedded(position.embed(self.symbols(tokens), at)))
         added = position.added(at)
         if added is not None and added.shape[:-1] != tokens.shape[1:]:  # positions differ from example to example
@@ -394,13 +394,13 @@ class Encoder(nn.Module):
         # All that the first layer projects are a few symbols, or symbols with positions: each is projected once.
         which, rows = (tokens, self.symbols.weight) if added is None else self.distinct(tokens, added)
         rows = embedded(rows)
-        projected = cast(Layer, self.layers[0]).project(rows, len(rows))
+        projected = first.project(rows, len(rows))
         # A row's gradient is a sum over all of its tokens, which bfloat16 would round away.
         dtype = self.symbols.weight.dtype
         return Input(rows.to(dtype), which, tuple(part.to(dtype) for part in projected))
 
     def distinct(self, tokens: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
-        """What differs among symbols with vectors (j, width) added by position: which (b, j) each token has, and all."""
+        """Symbols with a vector of their position, from (j, width): which each token is (b, j), and each once."""
         many = len(self.symbols.weight)
         kernels.check_rows(tokens, many)
         pairs, which = torch.unique(tokens + many * torch.arange(len(added), device=tokens.device), return_inverse=True)

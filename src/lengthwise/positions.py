@@ -1,8 +1,9 @@
 """Position embeddings: each is one class behind one small interface, over a chosen coordinate of the tokens.
 
-The encoder calls three hooks, each optional: `embed` adds to the input, `rotate` transforms queries and keys, `scores`
-adds to the attention scores. Attention knows no names. Axis names in signatures: b batch, h heads, i queries, j keys, d
-width of a head. Queries are the first i positions; keys are all positions or, in a band, the few that a query sees.
+The encoder calls three hooks, each optional: `added` is added to the input, `rotate` transforms queries and keys,
+`scores` adds to the attention scores. Attention knows no names. Axis names in signatures: b batch, h heads, i queries,
+j keys, d width of a head. Queries are the first i positions; keys are all positions or, in a band, the few that a query
+sees.
 """
 
 import math
@@ -197,7 +198,7 @@ class Position(nn.Module):
         return x if added is None else x + added
 
     def added(self, at: Coordinates[Tensor]) -> Tensor | None:
-        """What is added to input embeddings: (j, input_width) or (b, j, input_width); what gives it needs no `embed`."""
+        """What is added to the input: (j, input_width) or (b, j, input_width); what gives it needs no `embed`."""
         return None
 
     def rotate(self, q: Tensor, k: Tensor, at: Coordinates[Tensor]) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from lengthwise import experiment as configuration
-from lengthwise.errors import UsageError
+from lengthwise.errors import NOT_IMPORTED, UsageError
 from lengthwise.evaluation import Accuracy
 from lengthwise.experiment import CONFIG, IDENTITY, Experiment, identity_of
 from lengthwise.solver import Solver
@@ -66,9 +66,8 @@ class Run:
             if not self.experiment.start_from and self.experiment.identity() != self.identity:
                 raise UsageError("it isn't the experiment of the file identity beside it")
         except UsageError as error:
-            raise UsageError(
-                f"{self.path / CONFIG} is damaged, of another version, or of code that isn't imported: {error}"
-            ) from None
+            damaged = f"{self.path / CONFIG} is damaged, of another version, or of {NOT_IMPORTED}"
+            raise UsageError(f"{damaged}: {error}") from None
         self.checkpoint = self.path / "checkpoint.safetensors"
         self.weights = self.path / "model.safetensors"
 
