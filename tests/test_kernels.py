@@ -464,6 +464,23 @@ def test_transforms_of_functions_are_by_torch():
     assert torch.func.jacrev(layer.feedforward)(x).shape == (5, 24, 5, 24)
 
 
+@pytest.mark.parametrize("position", ["absolute", "relative-key"])
+def test_gradients_of_each_example_by_a_transform(position: str):
+    solver = initial_solver(experiment(model__position=position))
+    operands = TrainingSet(solver.task, experiment().data, 0).batch(0, 4).operands
+    tokens = torch.from_numpy(solver.layout.encode(operands))
+    at, encoder = solver.layout.coordinates(operands).map(torch.from_numpy), solver.encoder
+
+    def size(parameters: dict[str, Tensor], some: Tensor) -> Tensor:
+        return torch.func.functional_call(encoder, parameters, (some, at, 5)).square().sum()
+
+    parameters = dict(encoder.named_parameters())
+    of_each = torch.func.vmap(torch.func.grad(size), in_dims=(None, 0))(parameters, tokens[:, None])
+    encoder(tokens, at, 5).square().sum().backward()
+    for name, parameter in parameters.items():
+        torch.testing.assert_close(of_each[name].sum(0), parameter.grad, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("settings", "kernels", "told"),
     [

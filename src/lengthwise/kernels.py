@@ -171,8 +171,12 @@ def native(*tensors: Tensor) -> bool:
     """Whether the kernels can work on these."""
     if not available() or not all(x.dtype == torch.float32 and x.is_cpu for x in tensors):
         return False
-    transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    return not transformed and not torch.is_autocast_enabled("cpu")
+    return not transformed() and not torch.is_autocast_enabled("cpu")
+
+
+def transformed() -> bool:
+    """Whether torch doesn't compute but trace, or compute something else, such as the gradient of each example."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 def altered(module: nn.Module) -> bool:

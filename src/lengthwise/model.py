@@ -388,11 +388,14 @@ class Encoder(nn.Module):
         looked_at = any(map(kernels.altered, (*parts, *position.modules()))) and not self.config.read_rows
         if position.has_own("embed") or looked_at or (self.training and self.config.dropout):
             return Input(embedded(position.embed(self.symbols(tokens), at)))
-        added = position.added(at)
-        if added is not None and added.shape[:-1] != tokens.shape[1:]:  # positions differ from example to example
-            return Input(embedded(self.symbols(tokens) + added))
         # All that the first layer projects are a few symbols, or symbols with positions: each is projected once.
-        which, rows = (tokens, self.symbols.weight) if added is None else self.distinct(tokens, added)
+        added = position.added(at)
+        if added is None:
+            which, rows = tokens, self.symbols.weight
+        elif added.shape[:-1] == tokens.shape[1:] and not kernels.transformed():
+            which, rows = self.distinct(tokens, added)
+        else:  # positions differ from example to example
+            return Input(embedded(self.symbols(tokens) + added))
         rows = embedded(rows)
         projected = first.project(rows, len(rows))
         # A row's gradient is a sum over all of its tokens, which bfloat16 would round away.
