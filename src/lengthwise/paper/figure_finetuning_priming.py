@@ -84,7 +84,7 @@ def short_comes_first(results: Results, label: str) -> bool:
 class FigureFinetuningPriming(Artefact):
     notes = (
         "How long the paper fine-tunes isn't said. Here every sample size has the same budget: 7.5 million examples at"
-        " paper scale, what priming takes to learn 35 digits, and 1000 steps after 2500 at cpu scale.",
+        " paper scale, what priming takes to learn 35 digits, and 1000 steps after 5000 at cpu scale.",
         "“A fixed sample of 35 × 3 examples”, yet second operands are generated online in all procedures: the first"
         " operands are fixed, the second drawn online.",
         SMALL_PRODUCTS + " “Learned” is 90 % there at paper scale and 50 % at cpu scale.",
