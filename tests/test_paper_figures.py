@@ -130,7 +130,7 @@ def finetuning_results(scale: ScaleName, like_paper: bool) -> Results:
     plain = products(scale, only(SHORT))
     primed = only(SHORT, long) if like_paper else lambda length: 0.6 if length == SHORT else 0.01
     counts = figure_finetuning_priming.FINE[scale]
-    fine = needing(1000, counts, LEVEL[scale]) if like_paper else dict.fromkeys(counts, 0.2)
+    fine = needing(1000, counts, LEVEL) if like_paper else dict.fromkeys(counts, 0.2)
     return results(
         scale,
         {
@@ -146,7 +146,7 @@ def finetuning_results(scale: ScaleName, like_paper: bool) -> Results:
 
 def ablation_results(scale: ScaleName, like_paper: bool) -> Results:
     """The sample needed grows with the logarithm of the size and linearly with the length; or else it falls."""
-    long, level, records = LONG[scale], LEVEL[scale], {BASE: products(scale, only(SHORT))}
+    long, level, records = LONG[scale], LEVEL, {BASE: products(scale, only(SHORT))}
     cases = [(size, long, runs) for size, runs in ablations.by_size(scale).items()]
     cases += [(5000, length, runs) for length, runs in ablations.by_length(scale).items() if length < long]
     for size, length, runs in cases:

@@ -13,7 +13,7 @@ from lengthwise.paper.scales import setting
 SHORT = 5
 LONG = table_multiplication.DIGITS
 SECOND: dict[ScaleName, int] = {"smoke": 1, "cpu": 1, "paper": 3}  # digits of the second operand
-LEVEL: dict[ScaleName, float] = {"smoke": 0.5, "cpu": 0.5, "paper": 0.9}  # what counts as learned at the long length
+LEVEL = 0.9  # what counts as learned at the long length
 FINE: dict[ScaleName, tuple[int, ...]] = {
     "smoke": (20, 1000),
     "cpu": (50, 100, 500, 1000),
@@ -87,12 +87,12 @@ class FigureFinetuningPriming(Artefact):
         " paper scale, what priming takes to learn 35 digits, and 1000 steps after 5000 at cpu scale.",
         "“A fixed sample of 35 × 3 examples”, yet second operands are generated online in all procedures: the first"
         " operands are fixed, the second drawn online.",
-        SMALL_PRODUCTS + " “Learned” is 90 % there at paper scale and 50 % at cpu scale.",
+        SMALL_PRODUCTS + f" “Learned” is {100 * LEVEL:.0f} % there.",
     )
     claims = (
         Claim(
             "the long length can be learned by fine-tuning on 1000 examples",
-            lambda results: results.mean(tuned(1000), LONG[results.scale]) >= LEVEL[results.scale],
+            lambda results: results.mean(tuned(1000), LONG[results.scale]) >= LEVEL,
         ),
         Claim(
             "fine-tuning on 1000 examples forgets 5 digits (less than half of the accuracy is left)",

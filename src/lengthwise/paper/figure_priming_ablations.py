@@ -78,7 +78,7 @@ def sample_needed(results: Results, runs: Mapping[int, str], length: int) -> Est
     None where the level isn't reached, and where the smallest sample tested, unless it is none, already reaches it.
     """
     found = {count: seeds for count, run in runs.items() if (seeds := results.exact_match(run, length))}
-    needed = smallest_sufficient(found, LEVEL[results.scale])
+    needed = smallest_sufficient(found, LEVEL)
     return needed if needed and (needed.value > min(found) or needed.value == 0) else None
 
 
@@ -143,8 +143,7 @@ def average(results: Results, run: str) -> float:
 @artefact("figure-priming-ablations", "§5, Figure 4", "Multiplication: how much priming it takes")
 class FigurePrimingAblations(Artefact):
     notes = (
-        "The sample needed is interpolated between tested sizes, after isotonic regression over them. The level is 90 %"
-        " at paper scale and 50 % at cpu scale, where runs end before 90 %.",
+        "The sample needed is interpolated between tested sizes, after isotonic regression over them.",
         "Published in the text: 30 examples for a train set of 10³, 70 for 10⁴, 100 for 10⁵; 50 for 35 digits, 10 for"
         " 6 digits. The abstract has “10 to 50” examples; the text says that fewer than 25 prevent generalisation.",
         "The paper trains for a number of epochs, so that larger train sets are trained on longer; at cpu scale every"
@@ -218,7 +217,7 @@ class FigurePrimingAblations(Artefact):
 
     def draw(self, results: Results, figure: Any) -> None:
         long = LONG[results.scale]
-        needed = f"primed examples needed for {100 * LEVEL[results.scale]:.0f} %"
+        needed = f"primed examples needed for {100 * LEVEL:.0f} %"
         axes = panels(
             figure,
             "accuracy by priming sample",
@@ -228,7 +227,7 @@ class FigurePrimingAblations(Artefact):
         )
         runs = by_count(results.scale)
         line(axes[0], {n: results.exact_match(run, long) for n, run in runs.items()}, "", BLUE)
-        level(axes[0], 100 * LEVEL[results.scale])
+        level(axes[0], 100 * LEVEL)
         axes[0].set(xlabel=f"primed examples of {long} digits")
         thresholds(axes[1], needed_by_size(results), "log", "for each factor of ten")
         ticks(axes[1], list(by_size(results.scale)))
