@@ -390,9 +390,12 @@ def layers(
     activation = ACTIVATIONS.index(form.activation)
     sizes = LayerShape(form.width, form.inner, activation, form.epsilon, torch.is_grad_enabled())
     stack = Stack(depth, len(parameters), len(relatives))
-    which, rows, table = None, start.x if start.projected is None else start.rows, cast(Tensors, 3 * (None,))
-    if start.which is not None and start.projected is not None:
-        which, table = start.which.long().contiguous(), [x.contiguous() for x in start.projected]
+    which: Tensor | None = None
+    table: Tensors = 3 * (None,)
+    if start.which is None or start.projected is None:
+        rows = start.x
+    else:
+        rows, which, table = start.rows, start.which.long().contiguous(), [x.contiguous() for x in start.projected]
         check_rows(which, len(rows))
     vectors = (None if relative is None else relative.vectors.contiguous() for relative in relatives)
     flat = (parameter.contiguous() for layer in parameters for parameter in layer)
@@ -434,25 +437,6 @@ class LayersFunction(torch.autograd.Function):
         return None, None, None, None, dx, *dtable, *dvectors, *dparameters
 
 
-def adamw(optimizer: torch.optim.AdamW, clip: float | None) -> None:
-    """A step of the optimiser, after clipping the norm of all gradients."""
-    (group,) = optimizer.param_groups
-    learned = [parameter for parameter in group["params"] if parameter.grad is not None]
-    states = [optimizer.state[parameter] for parameter in learned]
-    if all(states):  # torch makes them in the first step
-        kept = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step"))
-        parts = learned, [parameter.grad for parameter in learned], *kept
-        if native(*chain(*parts)) and all(x.is_contiguous() for x in chain(*parts)):
-            sizes = (LONG * len(learned))(*(parameter.numel() for parameter in learned))
-            numbers = group["lr"], *group["betas"], group["eps"], group["weight_decay"], clip or 0
-            call("adamw", len(learned), sizes, *map(pointers, parts), *numbers)
-            torch.autograd.graph.increment_version(learned)
-            return
-    if clip:
-        torch.nn.utils.clip_grad_norm_(learned, clip)
-    optimizer.step()
-
-
 def needed(shape: Shape, sizes: LayerShape, stack: Stack) -> list[int]:
     """How many numbers each layer writes down for the gradient; without one, how many they all need."""
     every = Shape.from_buffer_copy(shape)
@@ -489,3 +473,22 @@ def pointers(tensors: Tensors) -> ctypes.Array[ctypes.c_void_p]:
 def call(name: str, *arguments: Any) -> Any:
     """Call a kernel, with the places of tensors in memory."""
     return getattr(library(), name)(*[x.data_ptr() if isinstance(x, Tensor) else x for x in arguments])
+
+
+def adamw(optimizer: torch.optim.AdamW, clip: float | None) -> None:
+    """A step of the optimiser, after clipping the norm of all gradients."""
+    (group,) = optimizer.param_groups
+    learned = [parameter for parameter in group["params"] if parameter.grad is not None]
+    states = [optimizer.state[parameter] for parameter in learned]
+    if all(states):  # torch makes them in the first step
+        kept = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step"))
+        parts = learned, [parameter.grad for parameter in learned], *kept
+        if native(*chain(*parts)) and all(x.is_contiguous() for x in chain(*parts)):
+            sizes = (LONG * len(learned))(*(parameter.numel() for parameter in learned))
+            numbers = group["lr"], *group["betas"], group["eps"], group["weight_decay"], clip or 0
+            call("adamw", len(learned), sizes, *map(pointers, parts), *numbers)
+            torch.autograd.graph.increment_version(learned)
+            return
+    if clip:
+        torch.nn.utils.clip_grad_norm_(learned, clip)
+    optimizer.step()
