@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
 
 /* Numbers in a vector; and a store to memory past the caches, where the compiler has one */
 #if defined(__AVX512F__)
@@ -29,13 +32,20 @@
 #undef PAST_CACHES
 #define PAST_CACHES(x, y) __builtin_nontemporal_store(y, (vector *)(x))
 #endif
-#define ROWS 6           /* of a tile: with two vectors each, as many as fit the registers */
-#define COLUMNS (2 * W)  /* of a tile, and so of a panel */
-#define BLOCK (8 * ROWS) /* rows that are worked on together, so that what they need stays in the cache */
+#if W == 16
+#define ROWS 8 /* of a tile: with two vectors each, as many as fit the registers (and divide most widths) */
+#else
+#define ROWS 6
+#endif
+#define COLUMNS (2 * W) /* of a tile, and so of a panel */
+#define BLOCK 48        /* rows that are worked on together, so that what they need stays in the cache */
+#define EACH_UNROLLED _Pragma("GCC unroll 16") for
 
 typedef float vector __attribute__((vector_size(4 * W)));
 typedef float unaligned __attribute__((vector_size(4 * W), aligned(4), may_alias));
 typedef int integers __attribute__((vector_size(4 * W)));
+typedef float four __attribute__((vector_size(16)));
+typedef int four_integers __attribute__((vector_size(16)));
 
 static long least(long a, long b) { return a < b ? a : b; }
 static long most(long a, long b) { return a > b ? a : b; }
@@ -51,39 +61,104 @@ static vector all(float x) { return x - (vector){0}; }
 static vector pick(integers where, vector x, vector y) {
     return (vector)((where & (integers)x) | (~where & (integers)y));
 }
+/* The greater or lesser of two, and y if one isn't a number */
+#if defined(__AVX512F__)
+static vector greater(vector x, vector y) { return _mm512_max_ps(x, y); }
+static vector lesser(vector x, vector y) { return _mm512_min_ps(x, y); }
+#elif defined(__AVX__)
+static vector greater(vector x, vector y) { return _mm256_max_ps(x, y); }
+static vector lesser(vector x, vector y) { return _mm256_min_ps(x, y); }
+#else
+static vector greater(vector x, vector y) { return pick(x > y, x, y); }
+static vector lesser(vector x, vector y) { return pick(x < y, x, y); }
+#endif
+typedef union {
+    vector whole;
+    four parts[W / 4];
+} quarters;
 static float sum(vector x) {
-    for (int n = W / 2; n; n /= 2)
-        for (int i = 0; i < n; i++) x[i] += x[i + n];
-    return x[0];
+    quarters of = {x};
+    EACH_UNROLLED(int i = 1; i < W / 4; i++) of.parts[0] += of.parts[i];
+    four y = of.parts[0];
+    return (y[0] + y[2]) + (y[1] + y[3]);
+}
+static float largest(vector x) {
+    quarters of = {x};
+    four y = of.parts[0];
+    EACH_UNROLLED(int i = 1; i < W / 4; i++) {
+        four z = of.parts[i];
+        y = (four)(((y > z) & (four_integers)y) | (~(y > z) & (four_integers)z));
+    }
+    float a = y[0] > y[2] ? y[0] : y[2], b = y[1] > y[3] ? y[1] : y[3];
+    return a > b ? a : b;
 }
 
 /* ---- C = A·B ---- */
 
-/* C (rows, vectors·W) = A (rows, k) · panel (k, vectors·W), plus a row (bias, or 0) or plus what C has (bias is c) */
+/* C (rows, vectors·W) = A (rows, k) · B (k, vectors·W), whose rows are `row` apart, plus a row that is `next` from one
+   to the next of C's: 0 for a bias */
 #define TILE(rows, vectors)                                                                                            \
-    static void tile##rows##vectors(long k, const float *a, long rs, long cs, const float *panel, const float *bias,   \
-                                    float *c, long ldc) {                                                              \
+    static void tile##rows##vectors(long k, const float *a, long rs, long cs, const float *b, long row,                \
+                                    const float *plus, long next, float *c, long ldc) {                                \
         vector s[rows][vectors];                                                                                       \
-        long next = bias == c ? ldc : 0;                                                                               \
-        for (int i = 0; i < rows; i++)                                                                                 \
-            for (int v = 0; v < vectors; v++) s[i][v] = bias ? load(bias + i * next + v * W) : all(0);                 \
-        for (long p = 0; p < k; p++, panel += vectors * W)                                                             \
-            for (int i = 0; i < rows; i++)                                                                             \
-                for (int v = 0; v < vectors; v++) s[i][v] += a[i * rs + p * cs] * load(panel + v * W);                 \
-        for (int i = 0; i < rows; i++)                                                                                 \
-            for (int v = 0; v < vectors; v++) store(c + i * ldc + v * W, s[i][v]);                                     \
+        EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
+        EACH_UNROLLED(int v = 0; v < vectors; v++) s[i][v] = load(plus + i * next + v * W);                            \
+        for (long p = 0; p < k; p++, a += cs, b += row)                                                                \
+            EACH_UNROLLED(int i = 0; i < rows; i++)                                                                    \
+        EACH_UNROLLED(int v = 0; v < vectors; v++) s[i][v] += a[i * rs] * load(b + v * W);                             \
+        EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
+        EACH_UNROLLED(int v = 0; v < vectors; v++) store(c + i * ldc + v * W, s[i][v]);                                \
     }
-TILE(1, 1) TILE(2, 1) TILE(3, 1) TILE(4, 1) TILE(5, 1) TILE(6, 1)
-TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
-static void (*const TILES[2][ROWS + 1])(long, const float *, long, long, const float *, const float *, float *, long) = {
-    {0, tile11, tile21, tile31, tile41, tile51, tile61},
-    {0, tile12, tile22, tile32, tile42, tile52, tile62},
+#define TILES_OF(vectors)                                                                                              \
+    TILE(1, vectors) TILE(2, vectors) TILE(3, vectors) TILE(4, vectors) TILE(5, vectors) TILE(6, vectors)
+TILES_OF(1)
+TILES_OF(2)
+#if ROWS == 8
+TILE(7, 1)
+TILE(8, 1)
+TILE(7, 2)
+TILE(8, 2)
+#define MORE(vectors) , tile7##vectors, tile8##vectors
+#else
+#define MORE(vectors)
+#endif
+static void (*const TILES[2][ROWS + 1])(long, const float *, long, long, const float *, long, const float *, long,
+                                        float *, long) = {
+    {0, tile11, tile21, tile31, tile41, tile51, tile61 MORE(1)},
+    {0, tile12, tile22, tile32, tile42, tile52, tile62 MORE(2)},
 };
+static const float zeros[COLUMNS];
+
+/* W rows of W numbers, of which those from `rows` on are 0, turned to columns */
+static void turn(long rows, const float *from, long apart, float *to, long next) {
+#ifdef __clang__ /* which has no shuffle by numbers that it computes */
+    for (long i = 0; i < W; i++)
+        for (long j = 0; j < W; j++) to[j * next + i] = i < rows ? from[i * apart + j] : 0;
+#else
+    vector x[W];
+    integers lane;
+    EACH_UNROLLED(int i = 0; i < W; i++) lane[i] = i;
+    EACH_UNROLLED(int i = 0; i < W; i++) x[i] = i < rows ? load(from + i * apart) : all(0);
+    /* Squares of four parts, of 1, 2, 4, … rows each, exchange two of them */
+    EACH_UNROLLED(int s = 1; s < W; s *= 2)
+    EACH_UNROLLED(int i = 0; i < W; i++)
+    if (!(i & s)) {
+        integers odd = (lane & s) != 0;
+        vector even = __builtin_shuffle(x[i], x[i + s], (odd & (lane - s + W)) | (~odd & lane));
+        x[i + s] = __builtin_shuffle(x[i], x[i + s], (odd & (lane + W)) | (~odd & (lane + s)));
+        x[i] = even;
+    }
+    EACH_UNROLLED(int i = 0; i < W; i++) store(to + i * next, x[i]);
+#endif
+}
 
 /* Rows of a panel, `wide` columns of B, with zeros beyond its last column */
 static inline void copy_rows(long rows, long wide, long columns, const float *b, long rs, long cs, float *panel) {
     if (cs == 1 && columns == wide)
         for (long p = 0; p < rows; p++) memcpy(panel + p * wide, b + p * rs, wide * sizeof(float));
+    else if (rs == 1 && rows % W == 0 && wide % W == 0)
+        for (long q = 0; q < wide; q += W)
+            for (long p = 0; p < rows; p += W) turn(columns - q, b + p + q * cs, cs, panel + p * wide + q, wide);
     else
         for (long q = 0; q < wide; q++)
             for (long p = 0; p < rows; p++) panel[p * wide + q] = q < columns ? b[p * rs + q * cs] : 0;
@@ -121,26 +196,50 @@ static void remember_rows(long p, long rows, long k, long n, const float *b, flo
     pack_rows(p, rows, k, n - whole, COLUMNS, b + whole, n, 1, panels + whole * k);
 }
 
-/* C (m, n) = A (m, k) · B in panels, plus a row (bias, or 0) or plus what C has (bias is c) */
-static void product(long m, long n, long k, const float *a, long rs, long cs, const float *panels, const float *bias,
-                    float *c, long ldc) {
+/* Numbers that a thread needs after its next product, which fetches them from memory meanwhile */
+static _Thread_local struct {
+    const float *from, *end;
+} soon;
+static void fetch(const float *x, long n) { soon.from = x, soon.end = x + n; }
+static void fetch_some(void) {
+    for (int line = 0; line < 16 && soon.from < soon.end; line++, soon.from += 16) __builtin_prefetch(soon.from, 0, 2);
+}
+
+/* C (m, n) = A (m, k) · B, plus a row (bias, or 0) or plus what C has (bias is c). B's rows are so far apart and consist
+   of whole vectors; or it is in panels, and `apart` is 0 */
+static void product_with(long m, long n, long k, const float *a, long rs, long cs, const float *b, long apart,
+                         const float *bias, float *c, long ldc) {
     for (long i0 = 0; i0 < m; i0 += BLOCK)
         for (long j = 0; j < n; j += COLUMNS) {
-            long wide = n - j > W ? COLUMNS : W, columns = least(n - j, wide);
+            long wide = n - j > W ? COLUMNS : W, columns = least(n - j, wide), row = apart ? apart : wide;
+            const float *from = apart ? b + j : b + j * k;
             for (long i = i0; i < least(i0 + BLOCK, m); i += ROWS) {
                 long rows = least(m - i, ROWS);
-                const float *from = a + i * rs, *panel = panels + j * k;
+                fetch_some();
                 float *to = c + i * ldc + j, edge[ROWS * COLUMNS];
                 if (columns == wide) {
-                    TILES[wide / W - 1][rows](k, from, rs, cs, panel, bias == c ? to : bias ? bias + j : 0, to, ldc);
+                    const float *plus = bias == c ? to : bias ? bias + j : zeros;
+                    TILES[wide / W - 1][rows](k, a + i * rs, rs, cs, from, row, plus, bias == c ? ldc : 0, to, ldc);
                     continue;
                 }
-                TILES[wide / W - 1][rows](k, from, rs, cs, panel, 0, edge, wide);
+                TILES[wide / W - 1][rows](k, a + i * rs, rs, cs, from, row, zeros, 0, edge, wide);
                 for (long r = 0; r < rows; r++)
                     for (long q = 0; q < columns; q++)
                         to[r * ldc + q] = edge[r * wide + q] + (bias == c ? to[r * ldc + q] : bias ? bias[j + q] : 0);
             }
         }
+}
+
+static void product(long m, long n, long k, const float *a, long rs, long cs, const float *panels, const float *bias,
+                    float *c, long ldc) {
+    product_with(m, n, k, a, rs, cs, panels, 0, bias, c, ldc);
+}
+
+/* The same with the rows of B as they are, if they can be taken so; else in panels, for which there is room */
+static void product_with_rows(long m, long n, long k, const float *a, long rs, long cs, const float *b, long apart,
+                              float *room, const float *bias, float *c, long ldc) {
+    if (n % W) pack(k, n, b, apart, 1, room);
+    product_with(m, n, k, a, rs, cs, n % W ? room : b, n % W ? 0 : apart, bias, c, ldc);
 }
 
 /* A whole matrix in panels, by all threads */
@@ -222,8 +321,7 @@ void linear_weight_gradient(long m, long n, long k, const float *x, const float 
 /* e^x to a unit in the last place or two: 2^n times a polynomial of what is left */
 static vector exponential(vector x) {
     const float log2e = 1.44269504f, high = 0.693359375f, low = -2.12194440e-4f;
-    x = pick(x < -87.0f, all(-87), x);
-    x = pick(x > 88.0f, all(88), x);
+    x = lesser(all(88), greater(all(-87), x));
     vector shift = all(12582912); /* 1.5·2^23: adding it rounds to a whole number */
     vector n = x * log2e + shift;
     vector power = (vector)(((integers)n << 23) + (127 << 23)); /* 2^n, by its exponent */
@@ -347,17 +445,18 @@ static void norm_rows_gradient(long m, long n, const float *normed, const float 
     }
 }
 
+#define ACROSS 256 /* columns that are summed together, so that rows are read in long runs */
+
 static void add_norm_weight_gradient(long m, long n, const float *normed, const float *dy, float *dweight,
                                      float *dbias) {
 #pragma omp parallel for
-    for (long j = 0; j < n; j += BLOCK) {
-        long columns = least(n - j, BLOCK);
-        float weight[BLOCK] = {0}, bias[BLOCK] = {0};
-        for (long i = 0; i < m; i++)
-            for (long q = 0; q < columns; q++) {
-                weight[q] += dy[i * n + j + q] * normed[i * n + j + q];
-                bias[q] += dy[i * n + j + q];
-            }
+    for (long j = 0; j < n; j += ACROSS) {
+        long columns = least(n - j, ACROSS);
+        float weight[ACROSS] = {0}, bias[ACROSS] = {0};
+        for (long i = 0; i < m; i++) {
+            const float *restrict a = normed + i * n + j, *restrict b = dy + i * n + j;
+            for (long q = 0; q < columns; q++) weight[q] += a[q] * b[q], bias[q] += b[q];
+        }
         for (long q = 0; q < columns; q++) dweight[j + q] += weight[q], dbias[j + q] += bias[q];
     }
 }
@@ -443,16 +542,24 @@ static void scaled(long n, float *x, float scale) {
     for (long i = 0; i < n; i++) x[i] *= scale;
 }
 
-/* n numbers, padded, to e^x over their sum, and 0 in the padding */
-static void softmax(long n, float *x) {
-    float largest = x[0];
-    vector total = all(0);
-    for (long j = 1; j < n; j++) largest = x[j] > largest ? x[j] : largest;
-    for (long j = 0; j < n; j += W) store(x + j, exponential(load(x + j) - largest));
-    for (long j = n; j < padded(n); j++) x[j] = 0;
-    for (long j = 0; j < n; j += W) total += load(x + j);
-    float share = 1 / sum(total);
-    for (long j = 0; j < n; j += W) store(x + j, load(x + j) * share);
+/* Rows of n numbers, padded, to e^x over their sum, and 0 in the padding */
+static void softmax(long rows, long n, float *x) {
+    long last = padded(n) - W;
+    integers inside;
+    for (long i = 0; i < W; i++) inside[i] = last + i < n ? -1 : 0;
+    for (; rows; rows--, x += padded(n)) {
+        vector highest = pick(inside, load(x + last), all(x[0])), total = all(0);
+        for (long j = 0; j < last; j += W) highest = greater(highest, load(x + j));
+        float most = largest(highest);
+        for (long j = 0; j < n; j += W) {
+            vector y = exponential(load(x + j) - most);
+            if (j == last) y = pick(inside, y, all(0));
+            store(x + j, y);
+            total += y;
+        }
+        float share = 1 / sum(total);
+        for (long j = 0; j < n; j += W) store(x + j, load(x + j) * share);
+    }
 }
 
 /* weights (b, h, i, padded j) = softmax(q·k·scale + q·vectors + k·vectors), and mixed = weights·v; vectors (i, j, d) */
@@ -487,9 +594,9 @@ void attend(shape s, tokens q, tokens k, tokens v, const float *vectors, float *
             pack(s.d, s.j, of_head(s, k, s.j, e), 1, k.stride, panels);
             scaled(row * s.d, panels, s.scale);
             product(s.i, row, s.d, of_head(s, q, s.i, e), q.stride, 1, panels, w, w, row);
-            for (long i = 0; i < s.i; i++) softmax(s.j, w + i * row);
-            pack(s.j, s.d, of_head(s, v, s.j, e), v.stride, 1, panels);
-            product(s.i, s.d, s.j, w, row, 1, panels, 0, of_head(s, mixed, s.i, e), mixed.stride);
+            softmax(s.i, s.j, w);
+            product_with_rows(s.i, s.d, s.j, w, row, 1, of_head(s, v, s.j, e), v.stride, panels, 0,
+                              of_head(s, mixed, s.i, e), mixed.stride);
         }
         free(panels), free(run), free(scores);
     }
@@ -503,7 +610,7 @@ void attend_gradient(shape s, tokens q, tokens k, tokens v, const float *vectors
 #pragma omp parallel
     {
         float *panels = floats(most(row * s.d, padded(s.d) * most(longer, heads)));
-        float *run = floats(heads * s.d), *back = floats(heads * s.d), *scores = floats(heads * across);
+        float *run = floats(heads * s.d), *back = floats(heads * s.d), *scores = floats(most(heads * across, head));
 #pragma omp for
         for (long e = 0; e < heads; e++) {
             const float *w = weights + e * head, *d = of_head(s, dmixed, s.i, e);
@@ -514,27 +621,26 @@ void attend_gradient(shape s, tokens q, tokens k, tokens v, const float *vectors
                 vector total = all(0);
                 for (long j = i * row; j < (i + 1) * row; j += W) total += load(w + j) * load(ds + j);
                 float mean = sum(total);
-                for (long j = i * row; j < (i + 1) * row; j += W) store(ds + j, load(w + j) * (load(ds + j) - mean));
+                for (long j = i * row; j < (i + 1) * row; j += W) {
+                    store(ds + j, load(w + j) * (load(ds + j) - mean));
+                    store(scores + j, load(ds + j) * s.scale);
+                }
             }
-            pack(s.i, s.d, d, dmixed.stride, 1, panels);
-            product(s.j, s.d, s.i, w, 1, row, panels, 0, of_head(s, dv, s.j, e), dv.stride);
-            pack(s.j, s.d, of_head(s, k, s.j, e), k.stride, 1, panels);
-            scaled(padded(s.d) * s.j, panels, s.scale);
-            product(s.i, s.d, s.j, ds, row, 1, panels, 0, of_head(s, dq, s.i, e), dq.stride);
-            pack(s.i, s.d, of_head(s, q, s.i, e), q.stride, 1, panels);
-            scaled(padded(s.d) * s.i, panels, s.scale);
-            product(s.j, s.d, s.i, ds, 1, row, panels, 0, of_head(s, dk, s.j, e), dk.stride);
+            product_with_rows(s.j, s.d, s.i, w, 1, row, d, dmixed.stride, panels, 0, of_head(s, dv, s.j, e), dv.stride);
+            product_with_rows(s.i, s.d, s.j, scores, row, 1, of_head(s, k, s.j, e), k.stride, panels, 0,
+                              of_head(s, dq, s.i, e), dq.stride);
+            product_with_rows(s.j, s.d, s.i, scores, 1, row, of_head(s, q, s.i, e), q.stride, panels, 0,
+                              of_head(s, dk, s.j, e), dk.stride);
         }
         if (s.by_query) {
 #pragma omp for
             for (long i = 0; i < s.i; i++) {
                 float *d = dvectors + i * s.j * s.d;
-                pack(s.j, s.d, vectors + i * s.j * s.d, s.d, 1, panels);
-                product(heads, s.d, s.j, dscores + i * row, head, 1, panels, 0, back, s.d);
+                product_with_rows(heads, s.d, s.j, dscores + i * row, head, 1, vectors + i * s.j * s.d, s.d, panels, 0,
+                                  back, s.d);
                 scatter_add(s, back, s.i, i, dq);
                 gather(s, q, s.i, i, run);
-                pack(heads, s.d, run, s.d, 1, panels);
-                product(s.j, s.d, heads, dscores + i * row, 1, head, panels, d, d, s.d);
+                product_with_rows(s.j, s.d, heads, dscores + i * row, 1, head, run, s.d, panels, d, d, s.d);
             }
         }
         if (s.by_key) {
@@ -543,12 +649,11 @@ void attend_gradient(shape s, tokens q, tokens k, tokens v, const float *vectors
                 float *d = dvectors + j * s.d;
                 for (long e = 0; e < heads; e++)
                     for (long i = 0; i < s.i; i++) scores[e * across + i] = dscores[e * head + i * row + j];
-                pack(s.i, s.d, vectors + j * s.d, s.j * s.d, 1, panels);
-                product(heads, s.d, s.i, scores, across, 1, panels, 0, back, s.d);
+                product_with_rows(heads, s.d, s.i, scores, across, 1, vectors + j * s.d, s.j * s.d, panels, 0, back,
+                                  s.d);
                 scatter_add(s, back, s.j, j, dk);
                 gather(s, k, s.j, j, run);
-                pack(heads, s.d, run, s.d, 1, panels);
-                product(s.i, s.d, heads, scores, 1, across, panels, d, d, s.j * s.d);
+                product_with_rows(s.i, s.d, heads, scores, 1, across, run, s.d, panels, d, d, s.j * s.d);
             }
         }
         free(panels), free(run), free(back), free(scores);
@@ -691,11 +796,14 @@ static void layer_gradient(shape s, layer_shape l, parameters p, packed w, looku
             long rows = least(read - i, BLOCK), n = i * width;
             float *slope = at.slope + i * l.inner;
             norm_rows_gradient(rows, width, at.last_normed + n, at.last_scale + i, p.feedforward_norm, dy + n, dlast);
+            fetch(slope, rows * l.inner);
             product(rows, l.inner, width, dlast, width, 1, w.narrow, 0, dinner, l.inner);
             for (long e = 0; e < rows * l.inner; e++) dinner[e] *= slope[e];
             memcpy(dafter + n, dlast, rows * width * sizeof(float));
+            fetch(at.normed + n, rows * width);
             product(rows, width, l.inner, dinner, l.inner, 1, w.widen, dafter + n, dafter + n, width);
             norm_rows_gradient(rows, width, at.normed + n, at.scale + i, p.attention_norm, dafter + n, dfirst + n);
+            fetch(at.last_normed + n + rows * width, least(read - i - rows, BLOCK) * width);
             product(rows, width, width, dfirst + n, width, 1, w.output, 0, dmixed + n, width);
             pack_rows(i, rows, read, width, ROWS, dlast, width, 1, dlast_runs);
             pack_rows(i, rows, read, l.inner, ROWS, dinner, l.inner, 1, dinner_runs);
