@@ -170,7 +170,8 @@ def test_long_multiplication_asks_for_the_sums_of_all_rows_in_training():
     solver = untrained({**layout, "order": "least-significant-first"}, task, layers=2, position="alibi").train()
     operands = Numbers.from_ints([123, 0]), Numbers.from_ints([45, 6])
     answer = solver.task.answer(*operands)
-    logits, targets, answer_at = solver.supervised(operands, answer, padding=2)
+    written = solver.write(operands, answer, padding=2)
+    logits, targets, answer_at = solver.supervised(written), written.targets, written.answer_at
     assert len(answer_at) == 7  # five digits, and two of padding
     assert targets[:, answer_at].tolist() == solver.targets(answer, 7).tolist()
     rows = [[5, 1, 6], [3, 5, 5], [5, 1, 6], [2, 9, 4]]  # 123 × 5 and 123 × 45 from its tens on; 123 × 5 and 123 × 4
@@ -263,13 +264,13 @@ def test_training_may_have_more_padding_and_layers():
     solver, deeper = (untrained({"fitted": True}, position="alibi", layers=n).train() for n in (2, 5))
     answer = solver.task.answer(*operands)
     for padding, room in ((0, 4), (3, 7)):
-        logits, targets, answer_at = solver.supervised(operands, answer, padding)
-        assert logits.shape[:2] == targets.shape == (2, room)
-        assert answer_at == slice(room)
-        assert targets.tolist() == solver.targets(answer, room).tolist()
-    logits, *_ = solver.supervised(operands, answer, 3)
+        written = solver.write(operands, answer, padding)
+        logits = solver.supervised(written)
+        assert logits.shape[:2] == written.targets.shape == (2, room)
+        assert written.answer_at == slice(room)
+        assert written.targets.tolist() == solver.targets(answer, room).tolist()
     assert (logits[:, :4] - solver(operands)).abs().max() > 1e-3
-    torch.testing.assert_close(solver.supervised(operands, answer, 3, 5)[0], deeper.supervised(operands, answer, 3)[0])
+    torch.testing.assert_close(solver.supervised(written, 5), deeper.supervised(written))
 
 
 def test_knobs_are_turned_in_testing_and_then_back():

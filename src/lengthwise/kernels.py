@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -35,7 +35,8 @@ SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
 PARTS = ("qkv", "output", "attention_norm", "widen", "narrow", "feedforward_norm")  # of a layer
 MOST_PADDING = 15  # of a row of attention weights: one less than the widest vector of any processor
-WIDEST = 512  # layers beyond that are left to torch, whose products of large matrices are faster (docs/speed.md)
+SMALL = 3_000_000  # multiplications of a product, up to which calling C takes longer than torch does it all
+WIDEST = 1024  # layers beyond that are left to torch; larger ones weren't tried (docs/speed.md)
 LONG, INT, FLOAT, DOUBLE, POINTER = ctypes.c_long, ctypes.c_int, ctypes.c_float, ctypes.c_double, ctypes.c_void_p
 
 wanted = ContextVar("wanted", default=(asked := os.environ.get("LENGTHWISE_KERNELS", "C")) == "C")
@@ -185,10 +186,11 @@ def altered(module: nn.Module) -> bool:
     return any(hooks) or _has_any_global_hook() or "forward" in vars(module)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x (…, k) · weight (n, k)ᵀ + bias (n)"""
-    fitting = x.shape[-1:] == weight.shape[1:] and bias.shape == weight.shape[:1]  # else torch says what is wrong
-    if fitting and min(weight.shape) <= WIDEST and native(x, weight, bias):
+    large = x.numel() * len(weight) > SMALL and min(weight.shape) <= WIDEST
+    fitting = x.shape[-1:] == weight.shape[1:]  # else torch says what is wrong
+    if large and fitting and bias is not None and bias.shape == weight.shape[:1] and native(x, weight, bias):
         return cast(Tensor, LinearFunction.apply(x.contiguous(), weight.contiguous(), bias.contiguous()))
     return F.linear(x, weight, bias)
 
@@ -254,7 +256,7 @@ class Norm(nn.LayerNorm):
 
     def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
         fitting = x.shape[-1:] == self.weight.shape and (more is None or more.shape == x.shape)
-        if fitting and native(x, self.weight, x if more is None else more):
+        if fitting and self.bias is not None and native(x, self.weight, x if more is None else more):
             more = None if more is None else more.contiguous()
             return cast(Tensor, NormFunction.apply(x.contiguous(), more, self.weight, self.bias, self.eps))
         return super().forward(x if more is None else x + more)
@@ -355,16 +357,27 @@ class Form:
 class Input:
     """What a layer gets: vectors (b, j, width), or a table of them (n, width) and which row each token has (b, j).
 
-    And what the first layer projects the table to, queries, keys and values, each (n, width).
+    The rows of a table are embedded, and projected by the first layer, once each, when it is known by whom.
     """
 
     rows: Tensor
     which: Tensor | None = None
-    projected: tuple[Tensor, ...] | None = None
+    embedded: Callable[[Tensor], Tensor] | None = None  # what a layer gets of rows; null: what they are
+    project: Callable[[Tensor], Tensor] | None = None  # what attention needs of that in the first layer, side by side
+    norm: Norm | None = None  # where embedding is no more than that
+
+    @cached_property
+    def table(self) -> Tensor:
+        return self.rows if self.embedded is None else self.embedded(self.rows)
+
+    @cached_property
+    def projected(self) -> Tensor | None:
+        # A row's gradient is a sum over all of its tokens, which bfloat16 would round away.
+        return None if self.project is None else self.project(self.table).to(self.rows.dtype)
 
     @cached_property
     def x(self) -> Tensor:
-        return self.looked_up(self.rows)
+        return self.looked_up(self.table.to(self.rows.dtype))
 
     def looked_up(self, rows: Tensor) -> Tensor:
         return rows if self.which is None else F.embedding(self.which, rows)
@@ -380,8 +393,9 @@ def layers(
     form: Form,
     depth: int,
     queries: int,
+    classifier: Linear | None = None,
 ) -> Tensor:
-    """Through whole layers, with a norm after each part, to the first positions: (b, queries, width).
+    """Through whole layers, with a norm after each part, to the first positions: (b, queries, width), or their classes.
 
     So many layers as `depth` says; those that there are, and their relative vectors, in turns.
     """
@@ -391,15 +405,20 @@ def layers(
     sizes = LayerShape(form.width, form.inner, activation, form.epsilon, torch.is_grad_enabled())
     stack = Stack(depth, len(parameters), len(relatives))
     which: Tensor | None = None
-    table: Tensors = 3 * (None,)
-    if start.which is None or start.projected is None:
+    table: Tensor | None = None
+    norm: Norm | None = None
+    if start.which is None or start.project is None:
         rows = start.x
     else:
-        rows, which, table = start.rows, start.which.long().contiguous(), [x.contiguous() for x in start.projected]
-        check_rows(which, len(rows))
-    vectors = (None if relative is None else relative.vectors.contiguous() for relative in relatives)
-    flat = (parameter.contiguous() for layer in parameters for parameter in layer)
-    return cast(Tensor, LayersFunction.apply(shape, sizes, stack, which, rows.contiguous(), *table, *vectors, *flat))
+        which, norm = start.which.long().contiguous(), start.norm
+        check_rows(which, len(start.rows))
+        rows, table = (start.table, start.projected) if norm is None else (start.rows, None)
+    vectors = (None if relative is None else relative.vectors for relative in relatives)
+    ends = (
+        parameter for part in (norm, classifier) for parameter in ((part.weight, part.bias) if part else 2 * (None,))
+    )
+    tensors = (x if x is None else x.contiguous() for x in (rows, table, *vectors, *chain(*parameters), *ends))
+    return cast(Tensor, LayersFunction.apply(shape, sizes, stack, norm.eps if norm else 0.0, which, *tensors))
 
 
 def check_rows(which: Tensor, many: int) -> None:
@@ -409,32 +428,67 @@ def check_rows(which: Tensor, many: int) -> None:
 
 
 class LayersFunction(torch.autograd.Function):
+    """The layers, and before them the norm of a table and its projection, and after them the classifier, if given."""
+
     @staticmethod
     def forward(
-        ctx: Any, shape: Shape, sizes: LayerShape, stack: Stack, which: Tensor | None, x: Tensor, *rest: Tensor | None
+        ctx: Any,
+        shape: Shape,
+        sizes: LayerShape,
+        stack: Stack,
+        epsilon: float,
+        which: Tensor | None,
+        x: Tensor,
+        table: Tensor | None,
+        *rest: Tensor | None,
     ) -> Tensor:
-        table, vectors, parameters = parted(rest, stack)
-        memory = [x.new_empty(n) for n in needed(shape, sizes, stack)]
-        y = x.new_empty(shape.b, shape.i, sizes.width)
-        given = lookup(which, len(x)), projections(table), pointers(vectors), pointers(memory)
-        call("layers", shape, sizes, stack, pointers(parameters), x, *given, y)
+        vectors, parameters, (norm, norm_bias, classifier, classifier_bias) = parted(rest, stack)
+        n, width, read = len(x), sizes.width, (shape.b, shape.i)
+        rows, normed, scale = x, None, None
+        if norm is not None:
+            rows, normed, scale, table = (x.new_empty(size) for size in ((n, width), (n, width), n, (n, 3 * width)))
+            call("norm", n, width, epsilon, x, None, norm, norm_bias, rows, normed, scale)
+            call("linear", n, 3 * width, width, rows, *parameters[:2], table)
+        memory = [x.new_empty(size) for size in needed(shape, sizes, stack)]
+        y = x.new_empty(*read, width)
+        given = lookup(which, n), projections(table), pointers(vectors), pointers(memory)
+        call("layers", shape, sizes, stack, pointers(parameters), rows, *given, y)
         ctx.sizes = shape, sizes, stack
-        ctx.save_for_backward(which, x, *rest, *memory)
-        return y
+        ctx.save_for_backward(which, table, rows, normed, scale, y if classifier is not None else None, *rest, *memory)
+        if classifier is None:
+            return y
+        logits = x.new_empty(*read, len(classifier))
+        call("linear", shape.b * shape.i, len(classifier), width, y, classifier, classifier_bias, logits)
+        return logits
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        stack = ctx.sizes[-1]
-        (which, x, *rest), memory = ctx.saved_tensors[: -stack.depth], ctx.saved_tensors[-stack.depth :]
-        table, vectors, parameters = parted(rest, stack)
-        dx, dtable = torch.empty_like(x), [None if x is None else torch.empty_like(x) for x in table]
+        shape, sizes, stack = ctx.sizes
+        which, table, rows, normed, scale, y, *rest = ctx.saved_tensors[: -stack.depth]
+        memory = ctx.saved_tensors[-stack.depth :]
+        vectors, parameters, ends = parted(rest, stack)
+        norm, _, classifier, _ = ends
+        n, width, dy = len(rows), sizes.width, dy.contiguous()
+        dends = [None if x is None else torch.zeros_like(x) for x in ends]
+        if classifier is not None:
+            of = shape.b * shape.i, len(classifier), width
+            dlogits, dy = dy, torch.empty_like(y)
+            call("linear_input_gradient", *of, classifier, dlogits, dy)
+            call("linear_weight_gradient", *of, y, dlogits, *dends[2:])
+        drows, dtable = torch.empty_like(rows), None if table is None else torch.empty_like(table)
         dvectors = [None if x is None else torch.zeros_like(x) for x in vectors]
         dparameters = [torch.zeros_like(x) for x in parameters if x is not None]
-        given = lookup(which, len(x)), pointers(vectors), pointers(memory), dy.contiguous()
-        found = dx, projections(dtable), pointers(dvectors), pointers(dparameters)
+        given = lookup(which, n), pointers(vectors), pointers(memory), dy
+        found = drows, projections(dtable), pointers(dvectors), pointers(dparameters)
         call("layers_gradient", *ctx.sizes, pointers(parameters), *given, *found)
-        return None, None, None, None, dx, *dtable, *dvectors, *dparameters
+        if norm is not None:
+            of, dprojected, dx = (n, 3 * width, width), torch.empty_like(rows), torch.empty_like(rows)
+            call("linear_weight_gradient", *of, rows, dtable, *dparameters[:2])
+            call("linear_input_gradient", *of, parameters[0], dtable, dprojected)
+            call("norm_gradient", n, width, normed, scale, norm, drows.add_(dprojected), dx, *dends[:2])
+            drows, dtable = dx, None
+        return None, None, None, None, None, drows, dtable, *dvectors, *dparameters, *dends
 
 
 def needed(shape: Shape, sizes: LayerShape, stack: Stack) -> list[int]:
@@ -449,8 +503,8 @@ Tensors = Sequence[Tensor | None]
 
 
 def parted(tensors: Tensors, stack: Stack) -> tuple[Tensors, Tensors, Tensors]:
-    """The table of queries, keys and values; relative vectors; and parameters."""
-    return tensors[:3], tensors[3 : 3 + stack.vectors], tensors[3 + stack.vectors :]
+    """Relative vectors; parameters of the layers; and those of the norm before and of the classifier after them."""
+    return tensors[: stack.vectors], tensors[stack.vectors : -4], tensors[-4:]
 
 
 def tokens(x: Tensor | None) -> Tokens:
@@ -461,9 +515,12 @@ def lookup(which: Tensor | None, rows: int) -> Lookup:
     return Lookup(None if which is None else which.data_ptr(), rows)
 
 
-def projections(table: Tensors) -> Projections:
-    """Of rows that are contiguous."""
-    return Projections(*(Tokens(None, 0) if x is None else Tokens(x.data_ptr(), x.shape[1]) for x in table))
+def projections(table: Tensor | None) -> Projections:
+    """Queries, keys and values that are side by side in contiguous rows."""
+    if table is None:
+        return Projections()
+    at, stride, size = table.data_ptr(), table.shape[1], table.element_size()
+    return Projections(*(Tokens(at + i * stride // 3 * size, stride) for i in range(3)))
 
 
 def pointers(tensors: Tensors) -> ctypes.Array[ctypes.c_void_p]:

@@ -254,6 +254,10 @@ class Layer(nn.Module):
         """What attention needs of x."""
         return self.attention.project(self.attention_norm(x) if self.pre_norm else x, queries)
 
+    def project_rows(self, rows: Tensor) -> Tensor:
+        """The same of rows (n, width), side by side."""
+        return cast(Tensor, self.attention.qkv(self.attention_norm(rows) if self.pre_norm else rows))
+
     def forward(
         self, x: Tensor, projected: Projected | None, view: View, position: Position, sharpness: float
     ) -> Tensor:
@@ -298,8 +302,15 @@ class Layer(nn.Module):
 PLAIN_PARTS = {Attention, Linear, Norm, kernels.Activation, nn.Dropout}  # of a layer
 
 
-def by_kernels(layers: Sequence[Layer], start: Input, views: Sequence[View], depth: int, queries: int) -> Tensor | None:
-    """Through so many layers, taken in turns as their views are, to (b, queries, width).
+def by_kernels(
+    layers: Sequence[Layer],
+    start: Input,
+    views: Sequence[View],
+    depth: int,
+    queries: int,
+    classifier: Linear | None = None,
+) -> Tensor | None:
+    """Through so many layers, taken in turns as their views are, to (b, queries, width), or to what a classifier says.
 
     None if it can't be done in one call of `kernels`, which takes plain layers of one form.
     """
@@ -307,12 +318,19 @@ def by_kernels(layers: Sequence[Layer], start: Input, views: Sequence[View], dep
     if len(by_key) > 1 or not all(view.plain for view in views):
         return None
     form, *others = {layer.form for layer in layers}
-    if form is None or others or start.rows.shape[-1] != form.width:
+    rows = start.table if start.norm is None else start.rows
+    if form is None or others or rows.shape[-1] != form.width:
         return None
     parameters = [layer.own_parameters for layer in layers]
-    if not kernels.native(start.rows, *chain(*parameters)):
+    ends = [parameter for part in (start.norm, classifier) if part for parameter in (part.weight, part.bias)]
+    if not kernels.native(rows, *chain(*parameters), *ends):
         return None
-    return kernels.layers(start, [view.relative for view in views], parameters, form, depth, queries)
+    return kernels.layers(start, [view.relative for view in views], parameters, form, depth, queries, classifier)
+
+
+def fits(part: Linear | Norm, shape: tuple[int, ...]) -> bool:
+    """Whether its weight has this shape, and there is a bias."""
+    return part.bias is not None and part.weight.shape == shape and part.bias.shape == shape[:1]
 
 
 class Encoder(nn.Module):
@@ -367,9 +385,9 @@ class Encoder(nn.Module):
         layers = layers or self.config.layers
         if layers > 1 and not self.one_by_one:
             own = cast(list[Layer], list(self.layers)[:layers])
-            y = by_kernels(own, start, views[:layers], layers, n_out)
+            y = by_kernels(own, start, views[:layers], layers, n_out, classifier := self.plain_classifier)
             if y is not None:
-                return self.classify(y)
+                return y if classifier else self.classify(y)
         x = start.x
         for i in range(layers - 1):
             x = self.apply_layer(i, x, start, views[i % len(views)])
@@ -396,17 +414,34 @@ class Encoder(nn.Module):
             which, rows = self.distinct(tokens, added)
         else:  # positions differ from example to example
             return Input(embedded(self.symbols(tokens) + added))
-        rows = embedded(rows)
-        projected = first.project(rows, len(rows))
-        # A row's gradient is a sum over all of its tokens, which bfloat16 would round away.
-        dtype = self.symbols.weight.dtype
-        return Input(rows.to(dtype), which, tuple(part.to(dtype) for part in projected))
+        return Input(rows, which, embedded, first.project_rows, self.plain_norm)
+
+    @property
+    def plain_norm(self) -> Norm | None:
+        """That of the embedding, if there is nothing else to it."""
+        norm, dropout, width = self.embedding_norm, self.dropout, (self.config.width,)
+        alone = (
+            type(self.project) is nn.Identity and type(dropout) is nn.Dropout and not (dropout.training and dropout.p)
+        )
+        return norm if alone and type(norm) is Norm and fits(norm, width) else None
+
+    @property
+    def plain_classifier(self) -> Linear | None:
+        """The classifier, if nothing comes before it or looks at it."""
+        classifier, before = self.classifier, self.final_norm
+        alone = type(before) is nn.Identity and not kernels.altered(before) and not kernels.altered(classifier)
+        own = len(classifier.weight), self.config.width
+        return classifier if alone and type(classifier) is Linear and fits(classifier, own) else None
 
     def distinct(self, tokens: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
         """Symbols with a vector of their position, from (j, width): which each token is (b, j), and each once."""
         many = len(self.symbols.weight)
         kernels.check_rows(tokens, many)
-        pairs, which = torch.unique(tokens + many * torch.arange(len(added), device=tokens.device), return_inverse=True)
+        pair = tokens + many * torch.arange(len(added), device=tokens.device)
+        there = torch.zeros(many * len(added), dtype=torch.bool, device=tokens.device)
+        there[pair] = True
+        pairs = there.nonzero()[:, 0]
+        which = F.embedding(pair, (there.cumsum(0) - 1)[:, None])[..., 0]
         return which, self.symbols(pairs % many) + F.embedding(pairs // many, added)
 
     def view(self, tokens: Tensor, at: Coordinates[Tensor]) -> View:
@@ -470,13 +505,14 @@ class Encoder(nn.Module):
             x = x + start.x
         sharpness = 1.0 if self.training else self.knobs.sharpness
         layer = cast(Layer, self.layers[i % len(self.layers)])
-        projected = None if i or start.projected is None else tuple(map(start.looked_up, start.projected))
+        width = self.config.width
+        projected = None if i or start.projected is None else start.looked_up(start.projected).split(width, -1)
         if projected and self.by_content:
             q, *kv = projected
             projected = q[:, : view.queries], *kv
         if read is not None:
             assert start.projected is not None, "symbols have values where attention is by position alone"
-            projected = *(projected or layer.project(x, view.queries)), read @ start.projected[-1]
+            projected = *(projected or layer.project(x, view.queries)), read @ start.projected[:, -width:]
         return cast(Tensor, layer(x, projected, view, self.position(i), sharpness))
 
     def classify(self, x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Annotated, Literal, cast
 
 import torch
+import torch.nn.functional as F
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 from torch import Tensor, nn
 
@@ -155,7 +156,7 @@ class Relative:
 
     @cached_property
     def vectors(self) -> Tensor:
-        return self.table[self.rows]
+        return F.embedding(self.rows, self.table)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         by_query = self.attend(q, self.rows)
@@ -349,7 +350,8 @@ class RelativeKey(OverDistance):
         self.scale = 1 / math.sqrt(shape.head_width) if shape.scale_relative else 1.0
 
     def relative(self, view: View) -> Relative:
-        return Relative(self.table.weight * self.scale, self.rows(view))
+        weight = self.table.weight
+        return Relative(weight if self.scale == 1 else weight * self.scale, self.rows(view))
 
 
 @POSITIONS.register("relative-key-query")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lengthwise.digits import Numbers
 from lengthwise.errors import UsageError, explain
-from lengthwise.layout import Layout, LayoutConfig
+from lengthwise.layout import Coordinates, Layout, LayoutConfig
 from lengthwise.model import Encoder, Knobs, ModelConfig
 from lengthwise.tasks import SYMBOL, TASKS, Product, Task
 
@@ -36,6 +36,16 @@ class Solution:
     symbols: tuple[str, ...]  # the model's output as it stands, padding included
     confidences: tuple[float, ...]  # of each symbol
     right: bool
+
+
+@dataclass(frozen=True)
+class Written:
+    """Problems as a model gets them in training, and what it should make of them."""
+
+    tokens: Tensor  # (b, j)
+    at: Coordinates[Tensor]
+    targets: Tensor  # (b, n): the symbols of the first positions
+    answer_at: slice | NDArray[np.int64]  # which of those are the answer's
 
 
 class Solver(nn.Module, PyTorchModelHubMixin):
@@ -68,24 +78,23 @@ class Solver(nn.Module, PyTorchModelHubMixin):
         # Where layers are applied until nothing changes, sums that the answer builds on count as well.
         return self.logits(layout, operands, layout.n_asked)[:, layout.answer_at]
 
-    def supervised(
-        self, operands: tuple[Numbers, ...], answer: Numbers, padding: int = 0, layers: int | None = None
-    ) -> tuple[Tensor, Tensor, slice | NDArray[np.int64]]:
-        """Logits and what they should be in training, and which of them are the answer's.
-
-        With more padding, where the layout is fitted, and other than the usual layers.
-        """
+    def write(self, operands: tuple[Numbers, ...], answer: Numbers, padding: int = 0) -> Written:
+        """Problems for training; with more padding, where the layout is fitted."""
         layout = self.layout.fit(operands, padding)
         targets = torch.from_numpy(layout.encode_targets(operands, answer)).to(self.device, non_blocking=True)
-        return self.logits(layout, operands, layout.n_asked, layers), targets, layout.answer_at
+        return Written(*self.tokens(layout, operands), targets, layout.answer_at)
 
-    def logits(
-        self, layout: Layout, operands: tuple[Numbers, ...], positions: int, layers: int | None = None
-    ) -> Tensor:
+    def supervised(self, written: Written, layers: int | None = None) -> Tensor:
+        """Logits that should give the targets; with other than the usual layers."""
+        return cast(Tensor, self.encoder(written.tokens, written.at, written.targets.shape[1], layers))
+
+    def logits(self, layout: Layout, operands: tuple[Numbers, ...], positions: int) -> Tensor:
         """Logits of the first positions, with the problems written in this layout."""
+        return cast(Tensor, self.encoder(*self.tokens(layout, operands), positions))
+
+    def tokens(self, layout: Layout, operands: tuple[Numbers, ...]) -> tuple[Tensor, Coordinates[Tensor]]:
         tokens = torch.from_numpy(layout.encode(operands)).to(self.device, non_blocking=True)
-        at = layout.coordinates(operands).map(lambda c: torch.from_numpy(c).to(self.device))
-        return self.encoder(tokens, at, positions, layers)
+        return tokens, layout.coordinates(operands).map(lambda c: torch.from_numpy(c).to(self.device))
 
     def targets(self, answer: Numbers, n_out: int) -> Tensor:
         """The symbols (batch, n_out) that logits should give."""

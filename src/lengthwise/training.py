@@ -27,7 +27,9 @@ from lengthwise.evaluation import accuracy as accuracy_of
 from lengthwise.experiment import CONFIG, Experiment, TrainingConfig
 from lengthwise.layout import Layout
 from lengthwise.runs import Run, append, load_tensors, restore, save_tensors, writing
-from lengthwise.solver import Solver
+from lengthwise.solver import Solver, Written
+
+STEPS_AT_ONCE = 16  # that are drawn, or counted, together
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,6 @@ def train(run: Run) -> Iterator[Progress]:
             raise UsageError(f"{run.path} was made to start from another run than {experiment.start_from} is now")
         solver = experiment.build() if run.checkpoint.exists() else initial_solver(experiment)
         solver = solver.to(device).train()
-        data = TrainingSet(experiment.task, experiment.data, experiment.seed)
         parameters, optimizer = list(solver.parameters()), adamw(solver, experiment.training)
         window = Window(training_layout(experiment).n_out, device)
         step, seconds, size = load_checkpoint(run, solver, optimizer, window)
@@ -64,21 +65,18 @@ def train(run: Run) -> Iterator[Progress]:
 
         config, steps, started, first = experiment.training, experiment.steps, time.monotonic(), step
         accuracy = last_accuracy(run)
-        while step < steps:
-            examples = data.batch(step, config.batch_size)
+        for written, primed, layers in batches(experiment, solver, step):
             rate = learning_rate(config, step, steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             with draws(solver, experiment, step), autocast(experiment):
-                logits, targets, answer_at = solver.supervised(
-                    examples.operands, examples.answer, *varied(experiment, step)
-                )
-                loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+                logits = solver.supervised(written, layers)
+                loss = F.cross_entropy(logits.flatten(0, 1), written.targets.flatten())
             for parameter in parameters:
                 parameter.grad = None
             loss.backward()
             kernels.adamw(optimizer, config.clip)
-            window.add(loss, logits[:, answer_at], targets[:, answer_at], torch.from_numpy(examples.primed).to(device))
+            window.add(loss, logits[:, written.answer_at], written.targets[:, written.answer_at], primed)
             step += 1
 
             stop = interrupted()
@@ -204,6 +202,22 @@ def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
 
 
+def batches(experiment: Experiment, solver: Solver, start: int) -> Iterator[tuple[Written, Tensor, int]]:
+    """The problems of each step from one on, which of them are primed, and how many layers they are trained with.
+
+    Several steps are drawn at a time, as all but the first find in the processor's cache what they need.
+    """
+    data = TrainingSet(experiment.task, experiment.data, experiment.seed)
+
+    def batch(step: int) -> tuple[Written, Tensor, int]:
+        examples, (padding, layers) = data.batch(step, experiment.training.batch_size), varied(experiment, step)
+        written = solver.write(examples.operands, examples.answer, padding)
+        return written, torch.from_numpy(examples.primed).to(solver.device), layers
+
+    for first in range(start, experiment.steps, STEPS_AT_ONCE):
+        yield from [batch(step) for step in range(first, min(first + STEPS_AT_ONCE, experiment.steps))]
+
+
 def varied(experiment: Experiment, step: int) -> tuple[int, int]:
     """The padding and the number of layers of a step's batch."""
 
@@ -234,20 +248,41 @@ def autocast(experiment: Experiment) -> AbstractContextManager[Any]:
 
 
 class Window:
-    """Loss and accuracy on the training examples since the last record, apart for usual and primed ones."""
+    """Loss and accuracy on the training examples since the last record, apart for usual and primed ones.
+
+    Steps are counted when somebody asks, or when they are several, for the same reason as they are drawn so.
+    """
 
     def __init__(self, n_out: int, device: torch.device):
         # A row for usual and one for primed examples: how many, all right, and right at each of the n_out symbols.
-        self.counts = torch.zeros(2, 2 + n_out, dtype=torch.int64, device=device)
-        self.total_loss = torch.zeros(2, device=device)  # the sum of losses, and how many
+        self._counts = torch.zeros(2, 2 + n_out, dtype=torch.int64, device=device)
+        self._total_loss = torch.zeros(2, device=device)  # the sum of losses, and how many
+        self._waiting: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
 
     def add(self, loss: Tensor, logits: Tensor, targets: Tensor, primed: Tensor) -> None:
-        right = logits.detach().argmax(-1) == targets
-        # A fitted layout may be less wide than its largest: what it has no room for is padding, and right.
-        right = F.pad(right, (0, self.counts.shape[1] - 2 - right.shape[1]), value=True)
-        columns = torch.cat([torch.ones_like(right[:, :1]), right.all(1, keepdim=True), right], 1).long()
-        self.counts.index_add_(0, primed.long(), columns)
-        self.total_loss += torch.stack([loss.detach().float(), torch.ones_like(self.total_loss[0])])
+        self._waiting.append((loss.detach(), logits.detach(), targets, primed))
+        if len(self._waiting) == STEPS_AT_ONCE:
+            self._count()
+
+    def _count(self) -> None:
+        for loss, logits, targets, primed in self._waiting:
+            right = logits.argmax(-1) == targets
+            # A fitted layout may be less wide than its largest: what it has no room for is padding, and right.
+            right = F.pad(right, (0, self._counts.shape[1] - 2 - right.shape[1]), value=True)
+            columns = torch.cat([torch.ones_like(right[:, :1]), right.all(1, keepdim=True), right], 1).long()
+            self._counts.index_add_(0, primed.long(), columns)
+            self._total_loss += torch.stack([loss.float(), torch.ones_like(self._total_loss[0])])
+        self._waiting.clear()
+
+    @property
+    def counts(self) -> Tensor:
+        self._count()
+        return self._counts
+
+    @property
+    def total_loss(self) -> Tensor:
+        self._count()
+        return self._total_loss
 
     @property
     def loss(self) -> float:
