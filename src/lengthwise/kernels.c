@@ -12,6 +12,11 @@
 #ifdef __AVX__
 #include <immintrin.h>
 #endif
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static int omp_get_max_threads(void) { return 1; }
+#endif
 
 /* Numbers in a vector; and a store to memory past the caches, where the compiler has one */
 #if defined(__AVX512F__)
@@ -39,6 +44,7 @@
 #endif
 #define COLUMNS (2 * W) /* of a tile, and so of a panel */
 #define BLOCK 48        /* rows that are worked on together, so that what they need stays in the cache */
+#define TOKENS 400      /* that a thread takes through all layers, for the same reason */
 #define EACH_UNROLLED _Pragma("GCC unroll 16") for
 
 typedef float vector __attribute__((vector_size(4 * W)));
@@ -861,11 +867,10 @@ long layer_memory(shape s, layer_shape l) {
 
 /* x -> y (b, i, width): x is (b, j, width), or a table (rows, width) with what the first layer projects it to. Each
    layer has its memory; without learning, there is one that they write over */
-void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x, lookup from, projections table,
-            const float **vectors, float **memory, float *y) {
+static void some_layers(shape s, layer_shape l, stack t, const parameters *p, packed *panels, const float *x,
+                        lookup from, projections table, const float **vectors, float **memory, float *y) {
     long size = s.b * s.j * l.width;
     float *between[2] = {floats(size), floats(size)};
-    packed *panels = calloc(t.layers, sizeof(packed));
     if (from.which) {
         look_up(s, from, s.j, l.width, (tokens){(float *)x, l.width}, (tokens){between[1], l.width});
         x = between[1];
@@ -880,7 +885,21 @@ void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x
         layer(here, l, p[n], panels[n], x, from, table, vectors[i % t.vectors], at, to);
         x = to, from.which = 0;
     }
-    free_packed(t.layers, panels), free(between[0]), free(between[1]);
+    free(between[0]), free(between[1]);
+}
+
+/* The same; without learning, a few examples go through all layers, and then the next, so that they stay in the cache */
+void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x, lookup from, projections table,
+            const float **vectors, float **memory, float *y) {
+    packed *panels = calloc(t.layers, sizeof(packed));
+    long examples = s.b, some = l.learning ? s.b : most(1, TOKENS * omp_get_max_threads() / s.j);
+    for (long b = 0; b < examples; b += some) {
+        s.b = least(examples - b, some);
+        lookup here = {from.which ? from.which + b * s.j : 0, from.rows};
+        const float *start = from.which ? x : x + b * s.j * l.width;
+        some_layers(s, l, t, p, panels, start, here, table, vectors, memory, y + b * s.i * l.width);
+    }
+    free_packed(t.layers, panels);
 }
 
 /* From dy the gradients of x and of what a table is projected to; those of vectors and parameters are added */

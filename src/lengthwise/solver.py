@@ -22,8 +22,8 @@ from lengthwise.tasks import SYMBOL, TASKS, Product, Task
 
 PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*{SYMBOL}\s*[0-9]+)*\s*=?\s*")
 ALIASES = {"x": "×", "X": "×"}  # what people type for a symbol
-# How many symbols of problems are worked on at once. On the CPU more is no faster, as it doesn't stay in the cache.
-SYMBOLS_AT_ONCE = {"cpu": 3000, "cuda": 50_000, "mps": 50_000}
+# How many symbols of problems are worked on at once. On the CPU more is no faster.
+SYMBOLS_AT_ONCE = {"cpu": 6000, "cuda": 50_000, "mps": 50_000}
 
 
 @dataclass(frozen=True)
