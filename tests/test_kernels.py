@@ -179,6 +179,19 @@ def test_a_result_depends_on_no_number_of_threads():
     torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("looked_up", [True, False])
+@pytest.mark.parametrize("position", ["absolute", "relative-key-query"])
+def test_problems_are_solved_as_if_each_were_alone(position: str, looked_up: bool):
+    """More than go through all layers at a time; their input looked up, or as it is if something looks at it."""
+    solver = initial_solver(experiment(model__position=position))
+    if not looked_up:
+        solver.encoder.symbols.register_forward_hook(lambda module, inputs, output: None)
+    operands = TrainingSet(solver.task, experiment().data, 0).batch(0, 100).operands
+    with solver.testing():
+        alone = [solver(tuple(numbers[i : i + 1] for numbers in operands)) for i in range(100)]
+        torch.testing.assert_close(solver(operands), torch.cat(alone), rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("where", ["activation", "attention.output", "attention", ""])
 def test_a_hook_sees_what_goes_through_and_changes_nothing(where: str):
     solver = initial_solver(experiment()).eval()

@@ -414,11 +414,13 @@ def layers(
         check_rows(which, len(start.rows))
         rows, table = (start.table, start.projected) if norm is None else (start.rows, None)
     vectors = (None if relative is None else relative.vectors for relative in relatives)
-    ends = (
-        parameter for part in (norm, classifier) for parameter in ((part.weight, part.bias) if part else 2 * (None,))
-    )
+    ends = *weight_and_bias(norm), *weight_and_bias(classifier)
     tensors = (x if x is None else x.contiguous() for x in (rows, table, *vectors, *chain(*parameters), *ends))
     return cast(Tensor, LayersFunction.apply(shape, sizes, stack, norm.eps if norm else 0.0, which, *tensors))
+
+
+def weight_and_bias(part: Linear | Norm | None) -> tuple[Tensor | None, Tensor | None]:
+    return (None, None) if part is None else (part.weight, part.bias)
 
 
 def check_rows(which: Tensor, many: int) -> None:
