@@ -273,6 +273,7 @@ def set_on(module: torch.nn.Module, **values: object) -> None:
         lambda encoder: set_on(encoder, project=kernels.Linear(24, 24)),
         lambda encoder: set_on(encoder, dropout=torch.nn.Tanh()),
         lambda encoder: set_on(encoder, classifier=Louder(24, len(encoder.symbols.weight))),
+        lambda encoder: set_on(encoder, classifier=Wrapped(encoder.classifier)),
         lambda encoder: set_on(encoder.classifier, bias=None),
         lambda encoder: set_on(encoder, final_norm=torch.nn.Tanh()),
         lambda encoder: encoder.final_norm.register_forward_hook(lambda module, inputs, output: output * 2),
@@ -282,7 +283,14 @@ def set_on(module: torch.nn.Module, **values: object) -> None:
         *("part", "wrapped part", "kind of layer", "kind of encoder", "method", "activation", "sizes", "scale"),
         *("epsilon in a layer", "epsilon of a layer", "first position", "other position"),
         *("epsilon of the embedding", "embedding norm", "embedding norm's bias", "projection", "kind of dropout"),
-        *("classifier", "classifier's bias", "final norm", "hook before the classifier", "hook on the classifier"),
+        *(
+            "classifier",
+            "wrapped classifier",
+            "classifier's bias",
+            "final norm",
+            "hook before the classifier",
+            "hook on the classifier",
+        ),
     ],
 )
 def test_what_somebody_has_changed_in_a_model_is_used(alter):

@@ -430,8 +430,9 @@ class Encoder(nn.Module):
         """The classifier, if nothing comes before it or looks at it."""
         classifier, before = self.classifier, self.final_norm
         alone = type(before) is nn.Identity and not kernels.altered(before) and not kernels.altered(classifier)
-        own = len(classifier.weight), self.config.width
-        return classifier if alone and type(classifier) is Linear and fits(classifier, own) else None
+        if not alone or type(classifier) is not Linear:
+            return None
+        return classifier if fits(classifier, (len(classifier.weight), self.config.width)) else None
 
     def distinct(self, tokens: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
         """Symbols with a vector of their position, from (j, width): which each token is (b, j), and each once."""

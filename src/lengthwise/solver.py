@@ -66,7 +66,7 @@ class Solver(nn.Module, PyTorchModelHubMixin):
 
     @property
     def device(self) -> torch.device:
-        return self.encoder.classifier.weight.device
+        return self.encoder.symbols.weight.device
 
     def at_once(self, layout: Layout) -> int:
         """How many problems are worked on at once."""
