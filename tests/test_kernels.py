@@ -51,11 +51,27 @@ def check(ours, theirs, *inputs: Tensor) -> None:
         torch.testing.assert_close(found / scale, (true / scale).float(), **CLOSE)
 
 
-# Sizes with and without a remainder in rows, columns and depth.
-@pytest.mark.parametrize("size", [(1, 1, 1), (7, 15, 128), (33, 5, 3), (96, 48, 32), (97, 50, 61), (120, 16, 100)])
+# Sizes with and without a remainder in rows, columns and depth; from 80 rows on, and with columns by 64, by pairs.
+SIZES = [(1, 1, 1), (7, 15, 128), (33, 5, 3), (96, 48, 32), (97, 50, 61), (120, 16, 100)]
+SIZES += [(80, 64, 64), (83, 128, 5), (121, 64, 131), (200, 192, 3)]
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_linear_maps(size: tuple[int, int, int]):
     m, n, k = size
     check(kernels.linear, F.linear, random(m, k), random(n, k, seed=1), random(n, seed=2))
+
+
+def test_a_linear_map_is_as_exact_in_small_numbers_as_in_large_ones():
+    """Each row and column relative to its own size, also where others are of another, or are no numbers."""
+    sizes = 10.0 ** torch.arange(-12, 12, 0.2)[:, None]
+    x, weight = random(120, 100) * sizes, random(128, 100, seed=1) * sizes[-1 - torch.arange(128) % 120]
+    x[7, 3], x[9], x[119] = torch.nan, torch.inf, 0
+    found, true = kernels.linear(x, weight, torch.zeros(128)), x.double() @ weight.double().T
+    finite = x.isfinite().all(1)
+    size = x[finite].double().norm(dim=1, keepdim=True) * weight.double().norm(dim=1)
+    assert ((found[finite] - true[finite]).abs() <= 1e-6 * size).all()
+    assert not found[~finite].isfinite().any()
 
 
 @pytest.mark.parametrize("name", kernels.ACTIVATIONS)
@@ -160,6 +176,8 @@ def test_every_embedding_gives_what_it_gives_by_torch(position: str, encoder: st
         {"model__position": {"kind": "relative-key", "coordinate": "significance"}},
         {"precision": "bfloat16"},
         {"model__width": kernels.WIDEST + 8, "model__heads": 4, "model__layers": 1},
+        {"model__width": 64, "model__heads": 4},
+        {"model__width": 64, "model__heads": 4, "model__feedforward_width": 100, "model__encoder": "transformer"},
     ],
     ids=str,
 )
@@ -183,13 +201,13 @@ def test_a_result_depends_on_no_number_of_threads():
 @pytest.mark.parametrize("position", ["absolute", "relative-key-query"])
 def test_problems_are_solved_as_if_each_were_alone(position: str, looked_up: bool):
     """More than go through all layers at a time; their input looked up, or as it is if something looks at it."""
-    solver = initial_solver(experiment(model__position=position))
+    solver = initial_solver(experiment(model__position=position, model__width=64, model__heads=4))
     if not looked_up:
         solver.encoder.symbols.register_forward_hook(lambda module, inputs, output: None)
     operands = TrainingSet(solver.task, experiment().data, 0).batch(0, 100).operands
     with solver.testing():
         alone = [solver(tuple(numbers[i : i + 1] for numbers in operands)) for i in range(100)]
-        torch.testing.assert_close(solver(operands), torch.cat(alone), rtol=0, atol=1e-6)
+        torch.testing.assert_close(solver(operands), torch.cat(alone), rtol=0, atol=1e-5)  # one by one without pairs
 
 
 @pytest.mark.parametrize("where", ["activation", "attention.output", "attention", ""])

@@ -43,8 +43,10 @@ static int omp_get_max_threads(void) { return 1; }
 #define ROWS 6
 #endif
 #define COLUMNS (2 * W) /* of a tile, and so of a panel */
-#define BLOCK 48        /* rows that are worked on together, so that what they need stays in the cache */
-#define TOKENS 400      /* that a thread takes through all layers, for the same reason */
+#define TALL 5          /* rows of the other tile, which is by pairs */
+/* Rows that are worked on together, so that what they need stays in the cache: some of either tile */
+#define BLOCK (ROWS == 8 ? 40 : 60)
+#define TOKENS 1024 /* that a thread takes through all layers, for the same reason */
 #define EACH_UNROLLED _Pragma("GCC unroll 16") for
 
 typedef float vector __attribute__((vector_size(4 * W)));
@@ -133,7 +135,7 @@ static void (*const TILES[2][ROWS + 1])(long, const float *, long, long, const f
     {0, tile11, tile21, tile31, tile41, tile51, tile61 MORE(1)},
     {0, tile12, tile22, tile32, tile42, tile52, tile62 MORE(2)},
 };
-static const float zeros[COLUMNS];
+static const float zeros[4 * W];
 
 /* W rows of W numbers, of which those from `rows` on are 0, turned to columns */
 static void turn(long rows, const float *from, long apart, float *to, long next) {
@@ -215,12 +217,14 @@ static void fetch_some(void) {
    of whole vectors; or it is in panels, and `apart` is 0 */
 static void product_with(long m, long n, long k, const float *a, long rs, long cs, const float *b, long apart,
                          const float *bias, float *c, long ldc) {
-    for (long i0 = 0; i0 < m; i0 += BLOCK)
+    long block = m < 2 * BLOCK ? m : BLOCK;
+    for (long i0 = 0; i0 < m; i0 += block) {
+        long end = least(i0 + block, m), tiles = (end - i0 + ROWS - 1) / ROWS, tall = (end - i0 + tiles - 1) / tiles;
         for (long j = 0; j < n; j += COLUMNS) {
             long wide = n - j > W ? COLUMNS : W, columns = least(n - j, wide), row = apart ? apart : wide;
             const float *from = apart ? b + j : b + j * k;
-            for (long i = i0; i < least(i0 + BLOCK, m); i += ROWS) {
-                long rows = least(m - i, ROWS);
+            for (long i = i0; i < end; i += tall) {
+                long rows = least(end - i, tall);
                 fetch_some();
                 float *to = c + i * ldc + j, edge[ROWS * COLUMNS];
                 if (columns == wide) {
@@ -234,6 +238,7 @@ static void product_with(long m, long n, long k, const float *a, long rs, long c
                         to[r * ldc + q] = edge[r * wide + q] + (bias == c ? to[r * ldc + q] : bias ? bias[j + q] : 0);
             }
         }
+    }
 }
 
 static void product(long m, long n, long k, const float *a, long rs, long cs, const float *panels, const float *bias,
@@ -267,25 +272,177 @@ static float *panels_of(long k, long n, const float *b, long rs, long cs) {
 
 static long in_runs(long m, long n) { return (n + ROWS - 1) / ROWS * ROWS * m; } /* how many, in panels of ROWS */
 
-/* `product` by all threads, of an A with k numbers in a row */
-static void multiply(long m, long n, long k, const float *a, const float *panels, const float *bias, float *c) {
+/* ---- C = A·B with fewer multiplications ---- */
+
+/* Winograd (1968): x0·y0 + x1·y1 = (x0 + y1)·(x1 + y0) − x0·x1 − y0·y1, where what is subtracted belongs to a row of A or
+   to a column of B alone. So two multiplications become one, and two additions. Processors of the Zen family add while
+   they multiply, if there are half as many additions: that is when two of five numbers are in a pair.
+   Rows and columns are scaled by powers of two, which is exact, to one size, as a sum loses digits of the smaller. */
+#ifndef PAIRED
+#if W == 16 && (defined(__znver3__) || defined(__znver4__) || defined(__znver5__))
+#define PAIRED 1
+#else
+#define PAIRED 0
+#endif
+#endif
+#define ACROSS 4 /* vectors of a tile's columns: with five rows, as many as fit the registers */
+#define WIDE (ACROSS * W)
+
+static long paired(long k) { return k / 5 * 2; } /* so many of k numbers, the first */
+static vector size(vector x) { return (vector)((integers)x & 0x7fffffff); }
+
+/* What brings the largest of some numbers to between 1 and 2, and back: powers of two, by their exponents */
+static float scale_to_one(float largest, float *back) {
+    union {
+        float number;
+        int bits;
+    } of = {largest}, scale;
+    of.bits = most(27 << 23, least(of.bits & 255 << 23, 227 << 23)); /* also if it is 0, or infinite */
+    scale.bits = (254 << 23) - of.bits;
+    *back = largest ? of.number : 0;
+    return scale.number;
+}
+
+/* Rows of A (m, k), scaled; of each the sum of its pairs' products, and what scales it back */
+static void scale_rows(long m, long k, const float *a, float *to, float *pairs, float *back) {
+    vector even = {0};
+    for (long i = 0; i < W; i += 2) even[i] = 1;
+    for (long i = 0; i < m; i++, a += k, to += k) {
+        vector highest = all(0), total = all(0);
+        long p = 0;
+        for (; p + W <= k; p += W) highest = greater(size(load(a + p)), highest);
+        float most = largest(highest);
+        for (; p < k; p++) most = fabsf(a[p]) > most ? fabsf(a[p]) : most;
+        float scale = scale_to_one(most, back + i);
+        for (p = 0; p + W <= paired(k); p += W) {
+            vector x = load(a + p) * scale;
+            store(to + p, x);
+            total += x * even * (load(a + p + 1) * scale);
+        }
+        pairs[i] = sum(total);
+        for (long q = p; q < paired(k); q += 2) pairs[i] += (a[q] * scale) * (a[q + 1] * scale);
+        for (; p + W <= k; p += W) store(to + p, load(a + p) * scale);
+        for (; p < k; p++) to[p] = a[p] * scale;
+    }
+}
+
+/* Columns of a panel (k, WIDE), scaled in place; of each the same */
+static void scale_columns(long k, float *panel, float *pairs, float *back) {
+    vector highest[ACROSS] = {0}, total[ACROSS] = {0};
+    float scales[WIDE];
+    for (long p = 0; p < k; p++)
+        for (int v = 0; v < ACROSS; v++) highest[v] = greater(size(load(panel + p * WIDE + v * W)), highest[v]);
+    for (int q = 0; q < WIDE; q++) scales[q] = scale_to_one(highest[q / W][q % W], back + q);
+    for (long p = 0; p < k; p++)
+        for (int v = 0; v < ACROSS; v++) {
+            float *x = panel + p * WIDE + v * W;
+            store(x, load(x) * load(scales + v * W));
+            if (p % 2 && p < paired(k)) total[v] += load(x) * load(x - WIDE);
+        }
+    for (int v = 0; v < ACROSS; v++) store(pairs + v * W, total[v]);
+}
+
+/* C (rows, WIDE) = A (rows, k) · B (k, WIDE), scaled back, plus a row as in `tile` */
+#define PAIRED_TILE(rows)                                                                                              \
+    static void paired_tile##rows(long k, const float *a, const float *row_pairs, const float *row_back,               \
+                                  const float *b, const float *column_pairs, const float *column_back,                 \
+                                  const float *plus, long next, float *c, long ldc) {                                  \
+        vector s[rows][ACROSS];                                                                                        \
+        EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
+        EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] = -row_pairs[i] - load(column_pairs + v * W);                \
+        const float *row[rows], *left = b + paired(k) * WIDE;                                                          \
+        EACH_UNROLLED(int i = 0; i < rows; i++) row[i] = a + i * k;                                                    \
+        long p = 0, q = paired(k);                                                                                     \
+        for (; p < paired(k); p += 2, b += 2 * WIDE) {                                                                 \
+            vector y[2][ACROSS];                                                                                       \
+            EACH_UNROLLED(int v = 0; v < ACROSS; v++) y[0][v] = load(b + v * W), y[1][v] = load(b + WIDE + v * W);     \
+            EACH_UNROLLED(int i = 0; i < rows; i++)                                                                    \
+            EACH_UNROLLED(int v = 0; v < ACROSS; v++)                                                                  \
+            s[i][v] += (row[i][p] + y[1][v]) * (row[i][p + 1] + y[0][v]);                                              \
+            for (long end = q + 3; q < end; q++, left += WIDE)                                                         \
+                EACH_UNROLLED(int i = 0; i < rows; i++)                                                                \
+            EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] += row[i][q] * load(left + v * W);                       \
+        }                                                                                                              \
+        for (; q < k; q++, left += WIDE)                                                                               \
+            EACH_UNROLLED(int i = 0; i < rows; i++)                                                                    \
+        EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] += row[i][q] * load(left + v * W);                           \
+        EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
+        EACH_UNROLLED(int v = 0; v < ACROSS; v++)                                                                      \
+        store(c + i * ldc + v * W,                                                                                     \
+              load(plus + i * next + v * W) + s[i][v] * row_back[i] * load(column_back + v * W));                      \
+    }
+PAIRED_TILE(1)
+PAIRED_TILE(2)
+PAIRED_TILE(3)
+PAIRED_TILE(4)
+PAIRED_TILE(5)
+static void (*const PAIRED_TILES[TALL + 1])(long, const float *, const float *, const float *, const float *,
+                                            const float *, const float *, const float *, long, float *, long) = {
+    0, paired_tile1, paired_tile2, paired_tile3, paired_tile4, paired_tile5};
+
+/* A matrix B (k, n) that many rows are multiplied with: in panels of COLUMNS; or in such of WIDE, scaled, with the sum of
+   each column's pairs' products, and what scales it back */
+typedef struct {
+    long k, n;
+    float *panels, *pairs, *back;
+} factor;
+
+/* B, to be multiplied with m rows */
+static factor factor_of(long m, long k, long n, const float *b, long rs, long cs) {
+    if (!PAIRED || n % WIDE || m < 2 * BLOCK) return (factor){k, n, panels_of(k, n, b, rs, cs), 0, 0};
+    factor f = {k, n, floats(n * k), floats(n), floats(n)};
 #pragma omp parallel for
-    for (long i = 0; i < m; i += BLOCK)
-        product(least(m - i, BLOCK), n, k, a + i * k, k, 1, panels, bias == c ? c + i * n : bias, c + i * n, n);
+    for (long j = 0; j < n; j += WIDE) {
+        float *panel = f.panels + j * k;
+        pack_rows(0, k, k, WIDE, WIDE, b + j * cs, rs, cs, panel);
+        scale_columns(k, panel, f.pairs + j, f.back + j);
+    }
+    return f;
+}
+
+static void free_factor(factor f) { free(f.panels), free(f.pairs), free(f.back); }
+
+/* C (m, n) = A (m, k) · B, plus a row (bias, or 0) or plus what C has (bias is c) */
+static void times(long m, const float *a, factor b, const float *bias, float *c) {
+    long n = b.n, k = b.k;
+    if (!b.pairs) return product(m, n, k, a, k, 1, b.panels, bias, c, n);
+    float *rows = floats(BLOCK * k), pairs[BLOCK], back[BLOCK];
+    for (long i0 = 0; i0 < m; i0 += BLOCK) {
+        long some = least(m - i0, BLOCK);
+        scale_rows(some, k, a + i0 * k, rows, pairs, back);
+        for (long j = 0; j < n; j += WIDE)
+            for (long i = 0; i < some; i += TALL) {
+                float *to = c + (i0 + i) * n + j;
+                const float *plus = bias == c ? to : bias ? bias + j : zeros;
+                fetch_some();
+                PAIRED_TILES[least(some - i, TALL)](k, rows + i * k, pairs + i, back + i, b.panels + j * k, b.pairs + j,
+                                                    b.back + j, plus, bias == c ? n : 0, to, n);
+            }
+    }
+    free(rows);
+}
+
+/* The same by all threads */
+static void multiply(long m, const float *a, factor b, const float *bias, float *c) {
+#pragma omp parallel for
+    for (long i = 0; i < m; i += BLOCK) {
+        float *to = c + i * b.n;
+        times(least(m - i, BLOCK), a + i * b.k, b, bias == c ? to : bias, to);
+    }
 }
 
 /* y (m, n) = x (m, k) · weight (n, k)ᵀ + bias */
 void linear(long m, long n, long k, const float *x, const float *weight, const float *bias, float *y) {
-    float *panels = panels_of(k, n, weight, 1, k);
-    multiply(m, n, k, x, panels, bias, y);
-    free(panels);
+    factor f = factor_of(m, k, n, weight, 1, k);
+    multiply(m, x, f, bias, y);
+    free_factor(f);
 }
 
 /* dx (m, k) = dy (m, n) · weight (n, k) */
 void linear_input_gradient(long m, long n, long k, const float *weight, const float *dy, float *dx) {
-    float *panels = panels_of(n, k, weight, k, 1);
-    multiply(m, k, n, dy, panels, 0, dx);
-    free(panels);
+    factor f = factor_of(m, n, k, weight, k, 1);
+    multiply(m, dy, f, 0, dx);
+    free_factor(f);
 }
 
 /* The sums of a panel's ROWS columns, added to the first n of them. So many columns come round after three vectors */
@@ -451,14 +608,14 @@ static void norm_rows_gradient(long m, long n, const float *normed, const float 
     }
 }
 
-#define ACROSS 256 /* columns that are summed together, so that rows are read in long runs */
+#define STRETCH 256 /* columns that are summed together, so that rows are read in long runs */
 
 static void add_norm_weight_gradient(long m, long n, const float *normed, const float *dy, float *dweight,
                                      float *dbias) {
 #pragma omp parallel for
-    for (long j = 0; j < n; j += ACROSS) {
-        long columns = least(n - j, ACROSS);
-        float weight[ACROSS] = {0}, bias[ACROSS] = {0};
+    for (long j = 0; j < n; j += STRETCH) {
+        long columns = least(n - j, STRETCH);
+        float weight[STRETCH] = {0}, bias[STRETCH] = {0};
         for (long i = 0; i < m; i++) {
             const float *restrict a = normed + i * n + j, *restrict b = dy + i * n + j;
             for (long q = 0; q < columns; q++) weight[q] += a[q] * b[q], bias[q] += b[q];
@@ -681,28 +838,28 @@ typedef struct {
     int learning; /* whether a gradient will be asked for */
 } layer_shape;
 
-/* The weights of a layer in panels */
+/* The weights of a layer, to be multiplied with m tokens */
 typedef struct {
-    float *q, *kv, *output, *widen, *narrow;
-} packed;
+    factor q, kv, output, widen, narrow;
+} weights;
 
-static packed pack_forward(layer_shape l, parameters p) {
+static weights weights_forward(long m, layer_shape l, parameters p) {
     long n = l.width;
-    return (packed){panels_of(n, n, p.qkv, 1, n), panels_of(n, 2 * n, p.qkv + n * n, 1, n),
-                    panels_of(n, n, p.output, 1, n), panels_of(n, l.inner, p.widen, 1, n),
-                    panels_of(l.inner, n, p.narrow, 1, l.inner)};
+    return (weights){factor_of(m, n, n, p.qkv, 1, n), factor_of(m, n, 2 * n, p.qkv + n * n, 1, n),
+                     factor_of(m, n, n, p.output, 1, n), factor_of(m, n, l.inner, p.widen, 1, n),
+                     factor_of(m, l.inner, n, p.narrow, 1, l.inner)};
 }
 
-static packed pack_backward(layer_shape l, parameters p) {
+static weights weights_backward(long m, layer_shape l, parameters p) {
     long n = l.width;
-    return (packed){panels_of(n, n, p.qkv, n, 1), panels_of(2 * n, n, p.qkv + n * n, n, 1),
-                    panels_of(n, n, p.output, n, 1), panels_of(l.inner, n, p.widen, n, 1),
-                    panels_of(n, l.inner, p.narrow, l.inner, 1)};
+    return (weights){factor_of(m, n, n, p.qkv, n, 1), factor_of(m, 2 * n, n, p.qkv + n * n, n, 1),
+                     factor_of(m, n, n, p.output, n, 1), factor_of(m, l.inner, n, p.widen, n, 1),
+                     factor_of(m, n, l.inner, p.narrow, l.inner, 1)};
 }
 
-static void free_packed(long n, packed *p) {
-    for (long i = 0; i < n; i++) free(p[i].q), free(p[i].kv), free(p[i].output), free(p[i].widen), free(p[i].narrow);
-    free(p);
+static void free_weights(long n, weights *w) {
+    for (; n--; w++)
+        free_factor(w->q), free_factor(w->kv), free_factor(w->output), free_factor(w->widen), free_factor(w->narrow);
 }
 
 /* What a layer writes down for its gradient; x, first (its tokens with queries), mixed, after and inner in panels */
@@ -735,7 +892,7 @@ static projections projected(layer_shape l, float *q, float *kv) {
 }
 
 /* x (b, j, width) -> y (b, i, width); with a table, its rows are what x was looked up from, and their projections */
-static void layer(shape s, layer_shape l, parameters p, packed w, const float *x, lookup from, projections table,
+static void layer(shape s, layer_shape l, parameters p, weights w, const float *x, lookup from, projections table,
                   const float *vectors, remembered at, float *y) {
     long read = s.b * s.i, tokens_ = s.b * s.j, width = l.width;
     projections own = projected(l, at.q, at.kv);
@@ -748,8 +905,8 @@ static void layer(shape s, layer_shape l, parameters p, packed w, const float *x
         look_up(s, from, s.j, width, table.k, own.k);
         look_up(s, from, s.j, width, table.v, own.v);
     } else {
-        multiply(read, width, width, first, w.q, p.qkv_bias, at.q);
-        multiply(tokens_, 2 * width, width, x, w.kv, p.qkv_bias + width, at.kv);
+        multiply(read, first, w.q, p.qkv_bias, at.q);
+        multiply(tokens_, x, w.kv, p.qkv_bias + width, at.kv);
         if (l.learning) {
             remember_all(tokens_, width, x, at.x);
             if (some) remember_all(read, width, first, at.first);
@@ -765,12 +922,12 @@ static void layer(shape s, layer_shape l, parameters p, packed w, const float *x
             long rows = least(read - i, BLOCK), n = i * width;
             float *normed = l.learning ? at.normed + n : unread;
             float *scale = l.learning ? at.scale + i : unread + BLOCK * width;
-            product(rows, width, width, mixed + n, width, 1, w.output, p.output_bias, added, width);
+            times(rows, mixed + n, w.output, p.output_bias, added);
             norm_rows(rows, width, l.epsilon, first + n, added, p.attention_norm, p.attention_norm_bias, after, normed,
                       scale);
-            product(rows, l.inner, width, after, width, 1, w.widen, p.widen_bias, inner, l.inner);
+            times(rows, after, w.widen, p.widen_bias, inner);
             activate_run(l.activation, rows * l.inner, inner, inner, l.learning ? at.slope + i * l.inner : 0);
-            product(rows, width, l.inner, inner, l.inner, 1, w.narrow, p.narrow_bias, added, width);
+            times(rows, inner, w.narrow, p.narrow_bias, added);
             norm_rows(rows, width, l.epsilon, after, added, p.feedforward_norm, p.feedforward_norm_bias, y + n,
                       l.learning ? at.last_normed + n : normed, l.learning ? at.last_scale + i : scale);
             if (l.learning) {
@@ -786,7 +943,7 @@ static void layer(shape s, layer_shape l, parameters p, packed w, const float *x
 
 /* From dy the gradients of x and of the table of projections, if there was one; those of vectors and parameters are
    added */
-static void layer_gradient(shape s, layer_shape l, parameters p, packed w, lookup from, const float *vectors,
+static void layer_gradient(shape s, layer_shape l, parameters p, weights w, lookup from, const float *vectors,
                            remembered at, const float *dy, float *dx, projections dtable, float *dvectors,
                            parameters d) {
     long read = s.b * s.i, tokens_ = s.b * s.j, width = l.width;
@@ -803,14 +960,14 @@ static void layer_gradient(shape s, layer_shape l, parameters p, packed w, looku
             float *slope = at.slope + i * l.inner;
             norm_rows_gradient(rows, width, at.last_normed + n, at.last_scale + i, p.feedforward_norm, dy + n, dlast);
             fetch(slope, rows * l.inner);
-            product(rows, l.inner, width, dlast, width, 1, w.narrow, 0, dinner, l.inner);
+            times(rows, dlast, w.narrow, 0, dinner);
             for (long e = 0; e < rows * l.inner; e++) dinner[e] *= slope[e];
             memcpy(dafter + n, dlast, rows * width * sizeof(float));
             fetch(at.normed + n, rows * width);
-            product(rows, width, l.inner, dinner, l.inner, 1, w.widen, dafter + n, dafter + n, width);
+            times(rows, dinner, w.widen, dafter + n, dafter + n);
             norm_rows_gradient(rows, width, at.normed + n, at.scale + i, p.attention_norm, dafter + n, dfirst + n);
             fetch(at.last_normed + n + rows * width, least(read - i - rows, BLOCK) * width);
-            product(rows, width, width, dfirst + n, width, 1, w.output, 0, dmixed + n, width);
+            times(rows, dfirst + n, w.output, 0, dmixed + n);
             pack_rows(i, rows, read, width, ROWS, dlast, width, 1, dlast_runs);
             pack_rows(i, rows, read, l.inner, ROWS, dinner, l.inner, 1, dinner_runs);
             pack_rows(i, rows, read, width, ROWS, dfirst + n, width, 1, dfirst_runs);
@@ -828,7 +985,7 @@ static void layer_gradient(shape s, layer_shape l, parameters p, packed w, looku
     projections own = projected(l, at.q, at.kv), back = projected(l, dq, dkv);
     attend_gradient(s, own.q, own.k, own.v, vectors, at.weights, (tokens){dmixed, width}, back.q, back.k, back.v,
                     dvectors);
-    if (!from.which) multiply(read, width, width, dq, w.q, dfirst, dfirst);
+    if (!from.which) multiply(read, dq, w.q, dfirst, dfirst);
     if (some) memset(dx, 0, tokens_ * width * sizeof(float));
     for (long b = 0; some && b < s.b; b++)
         memcpy(dx + b * s.j * width, dfirst + b * s.i * width, s.i * width * sizeof(float));
@@ -838,7 +995,7 @@ static void layer_gradient(shape s, layer_shape l, parameters p, packed w, looku
         add_up(s, from, s.j, width, back.v, dtable.v);
     } else {
         float *dq_runs = floats(in_runs(read, width)), *dkv_runs = floats(in_runs(tokens_, 2 * width));
-        multiply(tokens_, width, 2 * width, dkv, w.kv, dx, dx);
+        multiply(tokens_, dkv, w.kv, dx, dx);
         pack_all(read, width, ROWS, dq, width, 1, dq_runs);
         pack_all(tokens_, 2 * width, ROWS, dkv, 2 * width, 1, dkv_runs);
         add_weight_gradient(read, width, width, dq_runs, at.first, d.qkv, d.qkv_bias);
@@ -867,7 +1024,7 @@ long layer_memory(shape s, layer_shape l) {
 
 /* x -> y (b, i, width): x is (b, j, width), or a table (rows, width) with what the first layer projects it to. Each
    layer has its memory; without learning, there is one that they write over */
-static void some_layers(shape s, layer_shape l, stack t, const parameters *p, packed *panels, const float *x,
+static void some_layers(shape s, layer_shape l, stack t, const parameters *p, weights *w, const float *x,
                         lookup from, projections table, const float **vectors, float **memory, float *y) {
     long size = s.b * s.j * l.width;
     float *between[2] = {floats(size), floats(size)};
@@ -880,9 +1037,8 @@ static void some_layers(shape s, layer_shape l, stack t, const parameters *p, pa
         remembered at;
         shape here = shape_at(s, t, i);
         placed(here, l, memory[l.learning ? i : 0], &at);
-        if (!panels[n].q) panels[n] = pack_forward(l, p[n]);
         float *to = i == t.depth - 1 ? y : between[i % 2];
-        layer(here, l, p[n], panels[n], x, from, table, vectors[i % t.vectors], at, to);
+        layer(here, l, p[n], w[n], x, from, table, vectors[i % t.vectors], at, to);
         x = to, from.which = 0;
     }
     free(between[0]), free(between[1]);
@@ -891,15 +1047,16 @@ static void some_layers(shape s, layer_shape l, stack t, const parameters *p, pa
 /* The same; without learning, a few examples go through all layers, and then the next, so that they stay in the cache */
 void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x, lookup from, projections table,
             const float **vectors, float **memory, float *y) {
-    packed *panels = calloc(t.layers, sizeof(packed));
+    weights *w = malloc(t.layers * sizeof(weights));
+    for (long n = 0; n < t.layers; n++) w[n] = weights_forward(s.b * s.j, l, p[n]);
     long examples = s.b, some = l.learning ? s.b : most(1, TOKENS * omp_get_max_threads() / s.j);
     for (long b = 0; b < examples; b += some) {
         s.b = least(examples - b, some);
         lookup here = {from.which ? from.which + b * s.j : 0, from.rows};
         const float *start = from.which ? x : x + b * s.j * l.width;
-        some_layers(s, l, t, p, panels, start, here, table, vectors, memory, y + b * s.i * l.width);
+        some_layers(s, l, t, p, w, start, here, table, vectors, memory, y + b * s.i * l.width);
     }
-    free_packed(t.layers, panels);
+    free_weights(t.layers, w), free(w);
 }
 
 /* From dy the gradients of x and of what a table is projected to; those of vectors and parameters are added */
@@ -908,20 +1065,20 @@ void layers_gradient(shape s, layer_shape l, stack t, const parameters *p, looku
                      const parameters *d) {
     long size = s.b * s.j * l.width;
     float *between[2] = {floats(size), floats(size)};
-    packed *panels = calloc(t.layers, sizeof(packed));
+    weights *w = malloc(t.layers * sizeof(weights));
+    for (long n = 0; n < t.layers; n++) w[n] = weights_backward(s.b * s.j, l, p[n]);
     const lookup none = {0, 0};
     for (long i = t.depth - 1; i >= 0; i--) {
         long n = i % t.layers, r = i % t.vectors;
         remembered at;
         shape here = shape_at(s, t, i);
         placed(here, l, memory[i], &at);
-        if (!panels[n].q) panels[n] = pack_backward(l, p[n]);
         float *to = i || from.which ? between[i % 2] : dx;
-        layer_gradient(here, l, p[n], panels[n], i ? none : from, vectors[r], at, dy, to, dtable, dvectors[r], d[n]);
+        layer_gradient(here, l, p[n], w[n], i ? none : from, vectors[r], at, dy, to, dtable, dvectors[r], d[n]);
         dy = to;
     }
     if (from.which) add_up(s, from, s.j, l.width, (tokens){between[0], l.width}, (tokens){dx, l.width});
-    free_packed(t.layers, panels), free(between[0]), free(between[1]);
+    free_weights(t.layers, w), free(w), free(between[0]), free(between[1]);
 }
 
 /* ---- the optimiser ---- */
