@@ -291,39 +291,60 @@ static long in_runs(long m, long n) { return (n + ROWS - 1) / ROWS * ROWS * m; }
 static long paired(long k) { return k / 5 * 2; } /* so many of k numbers, the first */
 static vector size(vector x) { return (vector)((integers)x & 0x7fffffff); }
 
-/* What brings the largest of some numbers to between 1 and 2, and back: powers of two, by their exponents */
-static float scale_to_one(float largest, float *back) {
+/* What brings the largest of some numbers to between 2 and 4, where a norm's often is, and back: powers of two */
+static float common_scale(float largest, float *back) {
     union {
         float number;
         int bits;
     } of = {largest}, scale;
-    of.bits = most(27 << 23, least(of.bits & 255 << 23, 227 << 23)); /* also if it is 0, or infinite */
+    of.bits = most(27 << 23, least(of.bits & 255 << 23, 227 << 23)) - (1 << 23); /* also if it is 0, or infinite */
     scale.bits = (254 << 23) - of.bits;
     *back = largest ? of.number : 0;
     return scale.number;
 }
 
-/* Rows of A (m, k), scaled; of each the sum of its pairs' products, and what scales it back */
-static void scale_rows(long m, long k, const float *a, float *to, float *pairs, float *back) {
+/* Of each row of A (m, k) the sum of its pairs' products, when it is scaled, and what scales it back. What is nearly of
+   the common size is left so. Returns A if all of it is, else what it is copied to, scaled */
+static const float *scale_rows(long m, long k, const float *a, float *to, float *pairs, float *back) {
     vector even = {0};
+    float scales[BLOCK];
+    int copied = 0;
     for (long i = 0; i < W; i += 2) even[i] = 1;
-    for (long i = 0; i < m; i++, a += k, to += k) {
+    for (long i = 0; i < m; i++) {
+        const float *x = a + i * k;
         vector highest = all(0), total = all(0);
         long p = 0;
-        for (; p + W <= k; p += W) highest = greater(size(load(a + p)), highest);
-        float most = largest(highest);
-        for (; p < k; p++) most = fabsf(a[p]) > most ? fabsf(a[p]) : most;
-        float scale = scale_to_one(most, back + i);
-        for (p = 0; p + W <= paired(k); p += W) {
-            vector x = load(a + p) * scale;
-            store(to + p, x);
-            total += x * even * (load(a + p + 1) * scale);
+        for (; p + W <= paired(k); p += W) {
+            vector here = load(x + p);
+            highest = greater(size(here), highest);
+            total += here * even * load(x + p + 1);
         }
         pairs[i] = sum(total);
-        for (long q = p; q < paired(k); q += 2) pairs[i] += (a[q] * scale) * (a[q + 1] * scale);
-        for (; p + W <= k; p += W) store(to + p, load(a + p) * scale);
-        for (; p < k; p++) to[p] = a[p] * scale;
+        for (long q = p; q < paired(k); q += 2) pairs[i] += x[q] * x[q + 1];
+        for (; p + W <= k; p += W) highest = greater(size(load(x + p)), highest);
+        float most = largest(highest);
+        for (; p < k; p++) most = fabsf(x[p]) > most ? fabsf(x[p]) : most;
+        scales[i] = back[i] = 1;
+        if (most >= 1 && most < 8) continue;
+        scales[i] = common_scale(most, back + i);
+        copied = 1;
     }
+    if (!copied) return a;
+    for (long i = 0; i < m; i++) {
+        const float *x = a + i * k;
+        vector total = all(0);
+        long p = 0;
+        for (; p + W <= paired(k); p += W) {
+            vector here = load(x + p) * scales[i];
+            store(to + i * k + p, here);
+            total += here * even * (load(x + p + 1) * scales[i]);
+        }
+        pairs[i] = sum(total);
+        for (long q = p; q < paired(k); q += 2) pairs[i] += (x[q] * scales[i]) * (x[q + 1] * scales[i]);
+        for (; p + W <= k; p += W) store(to + i * k + p, load(x + p) * scales[i]);
+        for (; p < k; p++) to[i * k + p] = x[p] * scales[i];
+    }
+    return to;
 }
 
 /* Columns of a panel (k, WIDE), scaled in place; of each the same */
@@ -332,7 +353,7 @@ static void scale_columns(long k, float *panel, float *pairs, float *back) {
     float scales[WIDE];
     for (long p = 0; p < k; p++)
         for (int v = 0; v < ACROSS; v++) highest[v] = greater(size(load(panel + p * WIDE + v * W)), highest[v]);
-    for (int q = 0; q < WIDE; q++) scales[q] = scale_to_one(highest[q / W][q % W], back + q);
+    for (int q = 0; q < WIDE; q++) scales[q] = common_scale(highest[q / W][q % W], back + q);
     for (long p = 0; p < k; p++)
         for (int v = 0; v < ACROSS; v++) {
             float *x = panel + p * WIDE + v * W;
@@ -409,13 +430,13 @@ static void times(long m, const float *a, factor b, const float *bias, float *c)
     float *rows = floats(BLOCK * k), pairs[BLOCK], back[BLOCK];
     for (long i0 = 0; i0 < m; i0 += BLOCK) {
         long some = least(m - i0, BLOCK);
-        scale_rows(some, k, a + i0 * k, rows, pairs, back);
+        const float *from = scale_rows(some, k, a + i0 * k, rows, pairs, back);
         for (long j = 0; j < n; j += WIDE)
             for (long i = 0; i < some; i += TALL) {
                 float *to = c + (i0 + i) * n + j;
                 const float *plus = bias == c ? to : bias ? bias + j : zeros;
                 fetch_some();
-                PAIRED_TILES[least(some - i, TALL)](k, rows + i * k, pairs + i, back + i, b.panels + j * k, b.pairs + j,
+                PAIRED_TILES[least(some - i, TALL)](k, from + i * k, pairs + i, back + i, b.panels + j * k, b.pairs + j,
                                                     b.back + j, plus, bias == c ? n : 0, to, n);
             }
     }
