@@ -44,9 +44,18 @@ static int omp_get_max_threads(void) { return 1; }
 #endif
 #define COLUMNS (2 * W) /* of a tile, and so of a panel */
 #define TALL 5          /* rows of the other tile, which is by pairs */
-/* Rows that are worked on together, so that what they need stays in the cache: some of either tile */
-#define BLOCK (ROWS == 8 ? 40 : 60)
+/* Rows that are worked on together, so that what they need stays in the cache: tiles of either kind, and vectors */
+#define BLOCK (W == 16 ? 80 : 48)
 #define TOKENS 1024 /* that a thread takes through all layers, for the same reason */
+#ifndef PAIRED /* whether to compute by pairs, see `paired` */
+#if W == 16 && (defined(__znver3__) || defined(__znver4__) || defined(__znver5__))
+#define PAIRED 1
+#else
+#define PAIRED 0
+#endif
+#endif
+#define ACROSS 4 /* vectors of that tile's columns: with five rows, as many as fit the registers */
+#define WIDE (ACROSS * W)
 #define EACH_UNROLLED _Pragma("GCC unroll 16") for
 
 typedef float vector __attribute__((vector_size(4 * W)));
@@ -172,19 +181,18 @@ static inline void copy_rows(long rows, long wide, long columns, const float *b,
             for (long p = 0; p < rows; p++) panel[p * wide + q] = q < columns ? b[p * rs + q * cs] : 0;
 }
 
-/* Some rows of B (k, n), those from p on, to panels one after the other: `across` columns each, which is ROWS, or
-   COLUMNS and W if that is enough for the last. A few rows at a time, for the cache's sake */
+/* Some rows of B (k, n), those from p on, to panels one after the other: `across` columns each, or W if that is enough
+   for the last. A few rows at a time, for the cache's sake */
 static void pack_rows(long p, long rows, long k, long n, long across, const float *b, long rs, long cs, float *panels) {
     for (long end = p + rows; p < end; p += 16, b += 16 * rs)
         for (long j = 0; j < n; j += across) {
-            long some = least(end - p, 16), wide = across == COLUMNS && n - j <= W ? W : across;
+            long some = least(end - p, 16), wide = n - j <= W ? W : across;
             const float *from = b + j * cs;
             float *to = panels + j * k + p * wide;
             /* The usual ones with all that is known when this is compiled */
             if (n - j < across) copy_rows(some, wide, least(n - j, wide), from, rs, cs, to);
             else if (across == COLUMNS && cs == 1) copy_rows(some, COLUMNS, COLUMNS, from, rs, 1, to);
             else if (across == COLUMNS && rs == 1) copy_rows(some, COLUMNS, COLUMNS, from, 1, cs, to);
-            else if (across == ROWS && cs == 1) copy_rows(some, ROWS, ROWS, from, rs, 1, to);
             else copy_rows(some, across, across, from, rs, cs, to);
         }
 }
@@ -193,15 +201,18 @@ static void pack(long k, long n, const float *b, long rs, long cs, float *panels
     pack_rows(0, k, k, n, COLUMNS, b, rs, cs, panels);
 }
 
-/* Some rows of B (k, n), those from p on, to panels that are read much later: they would only displace what is needed
-   before. A panel of COLUMNS starts at a multiple of a vector's size, as memory does */
-static void remember_rows(long p, long rows, long k, long n, const float *b, float *panels) {
-    long whole = n / COLUMNS * COLUMNS;
-    for (long j = 0; j < whole; j += COLUMNS)
+/* How wide the panels of x (m, n) are that a gradient of weights is computed with */
+static long panel_columns(long m, long n) { return PAIRED && n % WIDE == 0 && m >= 2 * BLOCK ? WIDE : COLUMNS; }
+
+/* Some rows of x (m, n), those from p on, to such panels. They are read much later, and would only displace what is needed
+   before. A panel starts at a multiple of a vector's size, as memory does */
+static void remember_rows(long p, long rows, long m, long n, const float *x, float *panels) {
+    long across = panel_columns(m, n), whole = n / across * across;
+    for (long j = 0; j < whole; j += across)
         for (long q = 0; q < rows; q++)
-            for (long v = 0; v < COLUMNS; v += W)
-                PAST_CACHES(panels + j * k + (p + q) * COLUMNS + v, load(b + q * n + j + v));
-    pack_rows(p, rows, k, n - whole, COLUMNS, b + whole, n, 1, panels + whole * k);
+            for (long v = 0; v < across; v += W)
+                PAST_CACHES(panels + j * m + (p + q) * across + v, load(x + q * n + j + v));
+    pack_rows(p, rows, m, n - whole, across, x + whole, n, 1, panels + whole * m);
 }
 
 /* Numbers that a thread needs after its next product, which fetches them from memory meanwhile */
@@ -259,9 +270,28 @@ static void pack_all(long k, long n, long across, const float *b, long rs, long 
     for (long p = 0; p < k; p += BLOCK) pack_rows(p, least(k - p, BLOCK), k, n, across, b + p * rs, rs, cs, panels);
 }
 
-static void remember_all(long k, long n, const float *b, float *panels) {
+static void remember_all(long m, long n, const float *x, float *panels) {
 #pragma omp parallel for
-    for (long p = 0; p < k; p += BLOCK) remember_rows(p, least(k - p, BLOCK), k, n, b + p * n, panels);
+    for (long p = 0; p < m; p += BLOCK) remember_rows(p, least(m - p, BLOCK), m, n, x + p * n, panels);
+}
+
+/* Some rows of x (m, n), those from p on, to columns of a matrix (n, padded m), which has zeros beyond */
+static void turn_rows(long p, long rows, long m, long n, const float *x, float *to) {
+    for (long q = 0; q < n; q += W)
+        for (long i = 0; i < rows; i += W) {
+            float *at = to + q * padded(m) + p + i;
+            if (q + W <= n) turn(rows - i, x + i * n + q, n, at, padded(m));
+            else
+                for (long e = q; e < n; e++)
+                    for (long r = 0; r < W; r++) at[(e - q) * padded(m) + r] = i + r < rows ? x[(i + r) * n + e] : 0;
+        }
+}
+
+static float *turned(long m, long n, const float *x) {
+    float *to = floats(n * padded(m));
+#pragma omp parallel for
+    for (long p = 0; p < m; p += BLOCK) turn_rows(p, least(m - p, BLOCK), m, n, x + p * n, to);
+    return to;
 }
 
 static float *panels_of(long k, long n, const float *b, long rs, long cs) {
@@ -270,33 +300,24 @@ static float *panels_of(long k, long n, const float *b, long rs, long cs) {
     return panels;
 }
 
-static long in_runs(long m, long n) { return (n + ROWS - 1) / ROWS * ROWS * m; } /* how many, in panels of ROWS */
-
 /* ---- C = A·B with fewer multiplications ---- */
 
 /* Winograd (1968): x0·y0 + x1·y1 = (x0 + y1)·(x1 + y0) − x0·x1 − y0·y1, where what is subtracted belongs to a row of A or
    to a column of B alone. So two multiplications become one, and two additions. Processors of the Zen family add while
    they multiply, if there are half as many additions: that is when two of five numbers are in a pair.
    Rows and columns are scaled by powers of two, which is exact, to one size, as a sum loses digits of the smaller. */
-#ifndef PAIRED
-#if W == 16 && (defined(__znver3__) || defined(__znver4__) || defined(__znver5__))
-#define PAIRED 1
-#else
-#define PAIRED 0
-#endif
-#endif
-#define ACROSS 4 /* vectors of a tile's columns: with five rows, as many as fit the registers */
-#define WIDE (ACROSS * W)
-
 static long paired(long k) { return k / 5 * 2; } /* so many of k numbers, the first */
 static vector size(vector x) { return (vector)((integers)x & 0x7fffffff); }
 
-/* What brings the largest of some numbers to between 2 and 4, where a norm's often is, and back: powers of two */
-static float common_scale(float largest, float *back) {
+/* What brings the largest of some numbers to between 2 and 4, and back: powers of two; or 1, if it is between 1 and 8, as
+   the largest after a norm is */
+static float scale_for(float largest, float *back) {
     union {
         float number;
         int bits;
     } of = {largest}, scale;
+    *back = 1;
+    if (largest >= 1 && largest < 8) return 1;
     of.bits = most(27 << 23, least(of.bits & 255 << 23, 227 << 23)) - (1 << 23); /* also if it is 0, or infinite */
     scale.bits = (254 << 23) - of.bits;
     *back = largest ? of.number : 0;
@@ -304,14 +325,14 @@ static float common_scale(float largest, float *back) {
 }
 
 /* Of each row of A (m, k) the sum of its pairs' products, when it is scaled, and what scales it back. What is nearly of
-   the common size is left so. Returns A if all of it is, else what it is copied to, scaled */
-static const float *scale_rows(long m, long k, const float *a, float *to, float *pairs, float *back) {
+   the common size is left so. Returns A if all of it is, else what it is copied to, scaled: it may be A */
+static const float *scale_rows(long m, long k, const float *a, long apart, float *to, float *pairs, float *back) {
     vector even = {0};
     float scales[BLOCK];
     int copied = 0;
     for (long i = 0; i < W; i += 2) even[i] = 1;
     for (long i = 0; i < m; i++) {
-        const float *x = a + i * k;
+        const float *x = a + i * apart;
         vector highest = all(0), total = all(0);
         long p = 0;
         for (; p + W <= paired(k); p += W) {
@@ -324,55 +345,59 @@ static const float *scale_rows(long m, long k, const float *a, float *to, float 
         for (; p + W <= k; p += W) highest = greater(size(load(x + p)), highest);
         float most = largest(highest);
         for (; p < k; p++) most = fabsf(x[p]) > most ? fabsf(x[p]) : most;
-        scales[i] = back[i] = 1;
-        if (most >= 1 && most < 8) continue;
-        scales[i] = common_scale(most, back + i);
-        copied = 1;
+        scales[i] = scale_for(most, back + i);
+        copied |= scales[i] != 1;
     }
     if (!copied) return a;
     for (long i = 0; i < m; i++) {
-        const float *x = a + i * k;
+        const float *x = a + i * apart;
+        float *y = to + i * apart, scale = scales[i];
         vector total = all(0);
         long p = 0;
         for (; p + W <= paired(k); p += W) {
-            vector here = load(x + p) * scales[i];
-            store(to + i * k + p, here);
-            total += here * even * (load(x + p + 1) * scales[i]);
+            vector here = load(x + p) * scale, next = load(x + p + 1) * scale;
+            store(y + p, here);
+            total += here * even * next;
         }
         pairs[i] = sum(total);
-        for (long q = p; q < paired(k); q += 2) pairs[i] += (x[q] * scales[i]) * (x[q + 1] * scales[i]);
-        for (; p + W <= k; p += W) store(to + i * k + p, load(x + p) * scales[i]);
-        for (; p < k; p++) to[i * k + p] = x[p] * scales[i];
+        for (long q = p; q < paired(k); q += 2) pairs[i] += (x[q] * scale) * (x[q + 1] * scale);
+        for (; p + W <= k; p += W) store(y + p, load(x + p) * scale);
+        for (; p < k; p++) y[p] = x[p] * scale;
     }
     return to;
 }
 
-/* Columns of a panel (k, WIDE), scaled in place; of each the same */
-static void scale_columns(long k, float *panel, float *pairs, float *back) {
+/* The same of the columns of a panel (k, WIDE) */
+static const float *scale_columns(long k, const float *panel, float *to, float *pairs, float *back) {
     vector highest[ACROSS] = {0}, total[ACROSS] = {0};
     float scales[WIDE];
+    int copied = 0;
     for (long p = 0; p < k; p++)
         for (int v = 0; v < ACROSS; v++) highest[v] = greater(size(load(panel + p * WIDE + v * W)), highest[v]);
-    for (int q = 0; q < WIDE; q++) scales[q] = common_scale(highest[q / W][q % W], back + q);
-    for (long p = 0; p < k; p++)
-        for (int v = 0; v < ACROSS; v++) {
-            float *x = panel + p * WIDE + v * W;
-            store(x, load(x) * load(scales + v * W));
-            if (p % 2 && p < paired(k)) total[v] += load(x) * load(x - WIDE);
-        }
+    for (int q = 0; q < WIDE; q++) {
+        scales[q] = scale_for(highest[q / W][q % W], back + q);
+        copied |= scales[q] != 1;
+    }
+    for (long p = 0; copied && p < k; p++)
+        for (int v = 0; v < WIDE; v += W) store(to + p * WIDE + v, load(panel + p * WIDE + v) * load(scales + v));
+    if (copied) panel = to;
+    for (long p = 0; p < paired(k); p += 2)
+        for (int v = 0; v < ACROSS; v++)
+            total[v] += load(panel + p * WIDE + v * W) * load(panel + (p + 1) * WIDE + v * W);
     for (int v = 0; v < ACROSS; v++) store(pairs + v * W, total[v]);
+    return panel;
 }
 
-/* C (rows, WIDE) = A (rows, k) · B (k, WIDE), scaled back, plus a row as in `tile` */
+/* C (rows, WIDE) = A (rows, k) · B (k, WIDE), scaled back, plus a row as in `tile`; A's rows are `apart` */
 #define PAIRED_TILE(rows)                                                                                              \
-    static void paired_tile##rows(long k, const float *a, const float *row_pairs, const float *row_back,               \
+    static void paired_tile##rows(long k, const float *a, long apart, const float *row_pairs, const float *row_back,   \
                                   const float *b, const float *column_pairs, const float *column_back,                 \
                                   const float *plus, long next, float *c, long ldc) {                                  \
         vector s[rows][ACROSS];                                                                                        \
         EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
         EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] = -row_pairs[i] - load(column_pairs + v * W);                \
         const float *row[rows], *left = b + paired(k) * WIDE;                                                          \
-        EACH_UNROLLED(int i = 0; i < rows; i++) row[i] = a + i * k;                                                    \
+        EACH_UNROLLED(int i = 0; i < rows; i++) row[i] = a + i * apart;                                                    \
         long p = 0, q = paired(k);                                                                                     \
         for (; p < paired(k); p += 2, b += 2 * WIDE) {                                                                 \
             vector y[2][ACROSS];                                                                                       \
@@ -397,7 +422,7 @@ PAIRED_TILE(2)
 PAIRED_TILE(3)
 PAIRED_TILE(4)
 PAIRED_TILE(5)
-static void (*const PAIRED_TILES[TALL + 1])(long, const float *, const float *, const float *, const float *,
+static void (*const PAIRED_TILES[TALL + 1])(long, const float *, long, const float *, const float *, const float *,
                                             const float *, const float *, const float *, long, float *, long) = {
     0, paired_tile1, paired_tile2, paired_tile3, paired_tile4, paired_tile5};
 
@@ -416,7 +441,7 @@ static factor factor_of(long m, long k, long n, const float *b, long rs, long cs
     for (long j = 0; j < n; j += WIDE) {
         float *panel = f.panels + j * k;
         pack_rows(0, k, k, WIDE, WIDE, b + j * cs, rs, cs, panel);
-        scale_columns(k, panel, f.pairs + j, f.back + j);
+        scale_columns(k, panel, panel, f.pairs + j, f.back + j);
     }
     return f;
 }
@@ -430,14 +455,14 @@ static void times(long m, const float *a, factor b, const float *bias, float *c)
     float *rows = floats(BLOCK * k), pairs[BLOCK], back[BLOCK];
     for (long i0 = 0; i0 < m; i0 += BLOCK) {
         long some = least(m - i0, BLOCK);
-        const float *from = scale_rows(some, k, a + i0 * k, rows, pairs, back);
+        const float *from = scale_rows(some, k, a + i0 * k, k, rows, pairs, back);
         for (long j = 0; j < n; j += WIDE)
             for (long i = 0; i < some; i += TALL) {
                 float *to = c + (i0 + i) * n + j;
                 const float *plus = bias == c ? to : bias ? bias + j : zeros;
                 fetch_some();
-                PAIRED_TILES[least(some - i, TALL)](k, from + i * k, pairs + i, back + i, b.panels + j * k, b.pairs + j,
-                                                    b.back + j, plus, bias == c ? n : 0, to, n);
+                PAIRED_TILES[least(some - i, TALL)](k, from + i * k, k, pairs + i, back + i, b.panels + j * k,
+                                                    b.pairs + j, b.back + j, plus, bias == c ? n : 0, to, n);
             }
     }
     free(rows);
@@ -466,38 +491,46 @@ void linear_input_gradient(long m, long n, long k, const float *weight, const fl
     free_factor(f);
 }
 
-/* The sums of a panel's ROWS columns, added to the first n of them. So many columns come round after three vectors */
-static void add_column_sums(long m, long n, const float *panel, float *sums) {
-    vector total[3] = {0};
-    float left[3 * W] = {0};
-    long p = 0;
-    for (; p + 3 * W <= m * ROWS; p += 3 * W)
-        for (int v = 0; v < 3; v++) total[v] += load(panel + p + v * W);
-    for (long q = p; q < m * ROWS; q++) left[q - p] = panel[q];
-    for (int v = 0; v < 3; v++) store(left + v * W, load(left + v * W) + total[v]);
-    for (long q = 0; q < 3 * W; q++)
-        if (q % ROWS < n) sums[q % ROWS] += left[q];
+static float sum_of(long n, const float *x) {
+    vector total = all(0);
+    for (long i = 0; i < n; i += W) total += load(x + i);
+    return sum(total);
 }
 
-/* Adds dyᵀ·x to dweight (n, k) and the sum of dy to dbias: dy (m, n) in panels of ROWS, x (m, k) in those of COLUMNS */
-static void add_weight_gradient(long m, long n, long k, const float *dy, const float *x, float *dweight, float *dbias) {
+/* Adds dyᵀ·x to dweight (n, k) and the sums of dy to dbias: dy (m, n) is turned, and is scaled here; x (m, k) in panels */
+static void add_weight_gradient(long m, long n, long k, float *dy, const float *x, float *dweight, float *dbias) {
+    long apart = padded(m), across = panel_columns(m, k);
+    float *pairs = floats(n), *back = floats(n);
 #pragma omp parallel for
     for (long i = 0; i < n; i += BLOCK) {
-        long end = least(i + BLOCK, n);
-        for (long j = 0; j < k; j += COLUMNS)
-            for (long r = i; r < end; r += ROWS) {
-                float *to = dweight + r * k + j;
-                product(least(end - r, ROWS), least(k - j, COLUMNS), m, dy + r * m, 1, ROWS, x + j * m, to, to, k);
-            }
-        for (long r = i; r < end; r += ROWS) add_column_sums(m, least(end - r, ROWS), dy + r * m, dbias + r);
+        long some = least(n - i, BLOCK);
+        float *here = dy + i * apart;
+        for (long r = 0; r < some; r++) dbias[i + r] += sum_of(apart, here + r * apart);
+        if (across == WIDE) scale_rows(some, m, here, apart, here, pairs + i, back + i);
+        else product(some, k, m, here, apart, 1, x, dweight + i * k, dweight + i * k, k);
     }
+#pragma omp parallel
+    {
+        float *room = floats(m * WIDE), column_pairs[WIDE], column_back[WIDE];
+#pragma omp for
+        for (long j = 0; j < (across == WIDE ? k : 0); j += WIDE) {
+            const float *panel = scale_columns(m, x + j * m, room, column_pairs, column_back);
+            for (long i = 0; i < n; i += TALL) {
+                float *to = dweight + i * k + j;
+                PAIRED_TILES[least(n - i, TALL)](m, dy + i * apart, apart, pairs + i, back + i, panel, column_pairs,
+                                                 column_back, to, k, to, k);
+            }
+        }
+        free(room);
+    }
+    free(pairs), free(back);
 }
 
 void linear_weight_gradient(long m, long n, long k, const float *x, const float *dy, float *dweight, float *dbias) {
-    float *runs = floats(in_runs(m, n)), *panels = panels_of(m, k, x, k, 1);
-    pack_all(m, n, ROWS, dy, n, 1, runs);
-    add_weight_gradient(m, n, k, runs, panels, dweight, dbias);
-    free(runs), free(panels);
+    float *columns = turned(m, n, dy), *panels = floats(padded(k) * m);
+    pack_all(m, k, panel_columns(m, k), x, k, 1, panels);
+    add_weight_gradient(m, n, k, columns, panels, dweight, dbias);
+    free(columns), free(panels);
 }
 
 /* ---- activations ---- */
@@ -970,8 +1003,8 @@ static void layer_gradient(shape s, layer_shape l, parameters p, weights w, look
     long read = s.b * s.i, tokens_ = s.b * s.j, width = l.width;
     float *some = s.i < s.j ? floats(read * width) : 0, *dfirst = some ? some : dx;
     float *dafter = floats(read * width), *dmixed = floats(read * width);
-    float *dlast_runs = floats(in_runs(read, width)), *dinner_runs = floats(in_runs(read, l.inner));
-    float *dfirst_runs = floats(in_runs(read, width));
+    float *dlast_turned = floats(width * padded(read)), *dinner_turned = floats(l.inner * padded(read));
+    float *dfirst_turned = floats(width * padded(read));
 #pragma omp parallel
     {
         float *dlast = floats(BLOCK * width), *dinner = floats(BLOCK * l.inner);
@@ -989,18 +1022,18 @@ static void layer_gradient(shape s, layer_shape l, parameters p, weights w, look
             norm_rows_gradient(rows, width, at.normed + n, at.scale + i, p.attention_norm, dafter + n, dfirst + n);
             fetch(at.last_normed + n + rows * width, least(read - i - rows, BLOCK) * width);
             times(rows, dfirst + n, w.output, 0, dmixed + n);
-            pack_rows(i, rows, read, width, ROWS, dlast, width, 1, dlast_runs);
-            pack_rows(i, rows, read, l.inner, ROWS, dinner, l.inner, 1, dinner_runs);
-            pack_rows(i, rows, read, width, ROWS, dfirst + n, width, 1, dfirst_runs);
+            turn_rows(i, rows, read, width, dlast, dlast_turned);
+            turn_rows(i, rows, read, l.inner, dinner, dinner_turned);
+            turn_rows(i, rows, read, width, dfirst + n, dfirst_turned);
         }
         free(dlast), free(dinner);
     }
-    add_weight_gradient(read, width, l.inner, dlast_runs, at.inner, d.narrow, d.narrow_bias);
-    add_weight_gradient(read, l.inner, width, dinner_runs, at.after, d.widen, d.widen_bias);
-    add_weight_gradient(read, width, width, dfirst_runs, at.mixed, d.output, d.output_bias);
+    add_weight_gradient(read, width, l.inner, dlast_turned, at.inner, d.narrow, d.narrow_bias);
+    add_weight_gradient(read, l.inner, width, dinner_turned, at.after, d.widen, d.widen_bias);
+    add_weight_gradient(read, width, width, dfirst_turned, at.mixed, d.output, d.output_bias);
     add_norm_weight_gradient(read, width, at.last_normed, dy, d.feedforward_norm, d.feedforward_norm_bias);
     add_norm_weight_gradient(read, width, at.normed, dafter, d.attention_norm, d.attention_norm_bias);
-    free(dlast_runs), free(dinner_runs), free(dfirst_runs), free(dafter);
+    free(dlast_turned), free(dinner_turned), free(dfirst_turned), free(dafter);
 
     float *dq = floats(read * width), *dkv = floats(tokens_ * 2 * width);
     projections own = projected(l, at.q, at.kv), back = projected(l, dq, dkv);
@@ -1015,13 +1048,11 @@ static void layer_gradient(shape s, layer_shape l, parameters p, weights w, look
         add_up(s, from, s.j, width, back.k, dtable.k);
         add_up(s, from, s.j, width, back.v, dtable.v);
     } else {
-        float *dq_runs = floats(in_runs(read, width)), *dkv_runs = floats(in_runs(tokens_, 2 * width));
+        float *dq_turned = turned(read, width, dq), *dkv_turned = turned(tokens_, 2 * width, dkv);
         multiply(tokens_, dkv, w.kv, dx, dx);
-        pack_all(read, width, ROWS, dq, width, 1, dq_runs);
-        pack_all(tokens_, 2 * width, ROWS, dkv, 2 * width, 1, dkv_runs);
-        add_weight_gradient(read, width, width, dq_runs, at.first, d.qkv, d.qkv_bias);
-        add_weight_gradient(tokens_, 2 * width, width, dkv_runs, at.x, d.qkv + width * width, d.qkv_bias + width);
-        free(dq_runs), free(dkv_runs);
+        add_weight_gradient(read, width, width, dq_turned, at.first, d.qkv, d.qkv_bias);
+        add_weight_gradient(tokens_, 2 * width, width, dkv_turned, at.x, d.qkv + width * width, d.qkv_bias + width);
+        free(dq_turned), free(dkv_turned);
     }
     free(some), free(dmixed), free(dq), free(dkv);
 }
