@@ -46,7 +46,7 @@ static int omp_get_max_threads(void) { return 1; }
 #define TALL 5          /* rows of the other tile, which is by pairs */
 /* Rows that are worked on together, so that what they need stays in the cache: tiles of either kind, and vectors */
 #define BLOCK (W == 16 ? 80 : 48)
-#define TOKENS 1024 /* that a thread takes through all layers, for the same reason */
+#define TOKENS 400 /* that a thread takes through all layers, for the same reason; more where weights are many */
 #ifndef PAIRED /* whether to compute by pairs, see `paired` */
 #if W == 16 && (defined(__znver3__) || defined(__znver4__) || defined(__znver5__))
 #define PAIRED 1
@@ -1096,12 +1096,14 @@ static void some_layers(shape s, layer_shape l, stack t, const parameters *p, we
     free(between[0]), free(between[1]);
 }
 
-/* The same; without learning, a few examples go through all layers, and then the next, so that they stay in the cache */
+/* The same; without learning, a few examples go through all layers, and then the next, so that they stay in the cache: at
+   least so many that their numbers, some 8 times the width, are as many as the weights, which are read for them */
 void layers(shape s, layer_shape l, stack t, const parameters *p, const float *x, lookup from, projections table,
             const float **vectors, float **memory, float *y) {
     weights *w = malloc(t.layers * sizeof(weights));
     for (long n = 0; n < t.layers; n++) w[n] = weights_forward(s.b * s.j, l, p[n]);
-    long examples = s.b, some = l.learning ? s.b : most(1, TOKENS * omp_get_max_threads() / s.j);
+    long examples = s.b, few = most(TOKENS, t.layers * (4 * l.width + 2 * l.inner) / 8);
+    long some = l.learning ? s.b : most(1, few * omp_get_max_threads() / s.j);
     for (long b = 0; b < examples; b += some) {
         s.b = least(examples - b, some);
         lookup here = {from.which ? from.which + b * s.j : 0, from.rows};
