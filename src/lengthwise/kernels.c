@@ -308,6 +308,23 @@ static float *panels_of(long k, long n, const float *b, long rs, long cs) {
    Rows and columns are scaled by powers of two, which is exact, to one size, as a sum loses digits of the smaller. */
 static long paired(long k) { return k / 5 * 2; } /* so many of k numbers, the first */
 static vector size(vector x) { return (vector)((integers)x & 0x7fffffff); }
+static float largest_size(long n, const float *x) {
+    vector highest = all(0);
+    long i = 0;
+    for (; i + W <= n; i += W) highest = greater(size(load(x + i)), highest);
+    float most = largest(highest);
+    for (; i < n; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+    return most;
+}
+static float sum_of_pairs(long k, const float *x) {
+    vector even = {0}, total = all(0);
+    for (long i = 0; i < W; i += 2) even[i] = 1;
+    long p = 0;
+    for (; p + W <= paired(k); p += W) total += even * load(x + p) * load(x + p + 1);
+    float pairs = sum(total);
+    for (; p < paired(k); p += 2) pairs += x[p] * x[p + 1];
+    return pairs;
+}
 
 /* What brings the largest of some numbers to between 2 and 4, and back: powers of two; or 1, if it is between 1 and 8, as
    the largest after a norm is */
@@ -324,47 +341,20 @@ static float scale_for(float largest, float *back) {
     return scale.number;
 }
 
-/* Of each row of A (m, k) the sum of its pairs' products, when it is scaled, and what scales it back. What is nearly of
-   the common size is left so. Returns A if all of it is, else what it is copied to, scaled: it may be A */
+/* Of each row of A (m, k) the sum of its pairs' products, when it is scaled, and what scales it back. Returns A if none
+   has to be, else what all are copied to, scaled: it may be A */
 static const float *scale_rows(long m, long k, const float *a, long apart, float *to, float *pairs, float *back) {
-    vector even = {0};
     float scales[BLOCK];
     int copied = 0;
-    for (long i = 0; i < W; i += 2) even[i] = 1;
     for (long i = 0; i < m; i++) {
-        const float *x = a + i * apart;
-        vector highest = all(0), total = all(0);
-        long p = 0;
-        for (; p + W <= paired(k); p += W) {
-            vector here = load(x + p);
-            highest = greater(size(here), highest);
-            total += here * even * load(x + p + 1);
-        }
-        pairs[i] = sum(total);
-        for (long q = p; q < paired(k); q += 2) pairs[i] += x[q] * x[q + 1];
-        for (; p + W <= k; p += W) highest = greater(size(load(x + p)), highest);
-        float most = largest(highest);
-        for (; p < k; p++) most = fabsf(x[p]) > most ? fabsf(x[p]) : most;
-        scales[i] = scale_for(most, back + i);
+        scales[i] = scale_for(largest_size(k, a + i * apart), back + i);
         copied |= scales[i] != 1;
     }
-    if (!copied) return a;
-    for (long i = 0; i < m; i++) {
-        const float *x = a + i * apart;
-        float *y = to + i * apart, scale = scales[i];
-        vector total = all(0);
-        long p = 0;
-        for (; p + W <= paired(k); p += W) {
-            vector here = load(x + p) * scale, next = load(x + p + 1) * scale;
-            store(y + p, here);
-            total += here * even * next;
-        }
-        pairs[i] = sum(total);
-        for (long q = p; q < paired(k); q += 2) pairs[i] += (x[q] * scale) * (x[q + 1] * scale);
-        for (; p + W <= k; p += W) store(y + p, load(x + p) * scale);
-        for (; p < k; p++) y[p] = x[p] * scale;
-    }
-    return to;
+    for (long i = 0; copied && i < m; i++)
+        for (long p = 0; p < k; p++) to[i * apart + p] = a[i * apart + p] * scales[i];
+    if (copied) a = to;
+    for (long i = 0; i < m; i++) pairs[i] = sum_of_pairs(k, a + i * apart);
+    return a;
 }
 
 /* The same of the columns of a panel (k, WIDE) */
@@ -397,7 +387,7 @@ static const float *scale_columns(long k, const float *panel, float *to, float *
         EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
         EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] = -row_pairs[i] - load(column_pairs + v * W);                \
         const float *row[rows], *left = b + paired(k) * WIDE;                                                          \
-        EACH_UNROLLED(int i = 0; i < rows; i++) row[i] = a + i * apart;                                                    \
+        EACH_UNROLLED(int i = 0; i < rows; i++) row[i] = a + i * apart;                                                \
         long p = 0, q = paired(k);                                                                                     \
         for (; p < paired(k); p += 2, b += 2 * WIDE) {                                                                 \
             vector y[2][ACROSS];                                                                                       \
