@@ -487,33 +487,40 @@ static float sum_of(long n, const float *x) {
     return sum(total);
 }
 
-/* Adds dyᵀ·x to dweight (n, k) and the sums of dy to dbias: dy (m, n) is turned, and is scaled here; x (m, k) in panels */
-static void add_weight_gradient(long m, long n, long k, float *dy, const float *x, float *dweight, float *dbias) {
-    long apart = padded(m), across = panel_columns(m, k);
+/* Adds A·B to C (n, k): A (n, m) has padded rows, and is scaled here; B (m, k) is in panels of WIDE */
+static void add_by_pairs(long n, long k, long m, float *a, const float *panels, float *c) {
+    long apart = padded(m);
     float *pairs = floats(n), *back = floats(n);
 #pragma omp parallel for
-    for (long i = 0; i < n; i += BLOCK) {
-        long some = least(n - i, BLOCK);
-        float *here = dy + i * apart;
-        for (long r = 0; r < some; r++) dbias[i + r] += sum_of(apart, here + r * apart);
-        if (across == WIDE) scale_rows(some, m, here, apart, here, pairs + i, back + i);
-        else product(some, k, m, here, apart, 1, x, dweight + i * k, dweight + i * k, k);
-    }
+    for (long i = 0; i < n; i += BLOCK)
+        scale_rows(least(n - i, BLOCK), m, a + i * apart, apart, a + i * apart, pairs + i, back + i);
 #pragma omp parallel
     {
         float *room = floats(m * WIDE), column_pairs[WIDE], column_back[WIDE];
 #pragma omp for
-        for (long j = 0; j < (across == WIDE ? k : 0); j += WIDE) {
-            const float *panel = scale_columns(m, x + j * m, room, column_pairs, column_back);
+        for (long j = 0; j < k; j += WIDE) {
+            const float *panel = scale_columns(m, panels + j * m, room, column_pairs, column_back);
             for (long i = 0; i < n; i += TALL) {
-                float *to = dweight + i * k + j;
-                PAIRED_TILES[least(n - i, TALL)](m, dy + i * apart, apart, pairs + i, back + i, panel, column_pairs,
+                float *to = c + i * k + j;
+                PAIRED_TILES[least(n - i, TALL)](m, a + i * apart, apart, pairs + i, back + i, panel, column_pairs,
                                                  column_back, to, k, to, k);
             }
         }
         free(room);
     }
     free(pairs), free(back);
+}
+
+/* Adds dyᵀ·x to dweight (n, k) and the sums of dy to dbias: dy (m, n) is turned, and may be changed; x (m, k) in panels */
+static void add_weight_gradient(long m, long n, long k, float *dy, const float *x, float *dweight, float *dbias) {
+    long apart = padded(m), by_pairs = panel_columns(m, k) == WIDE;
+#pragma omp parallel for
+    for (long i = 0; i < n; i += BLOCK) {
+        long end = least(n, i + BLOCK);
+        for (long r = i; r < end; r++) dbias[r] += sum_of(apart, dy + r * apart);
+        if (!by_pairs) product(end - i, k, m, dy + i * apart, apart, 1, x, dweight + i * k, dweight + i * k, k);
+    }
+    if (by_pairs) add_by_pairs(n, k, m, dy, x, dweight);
 }
 
 void linear_weight_gradient(long m, long n, long k, const float *x, const float *dy, float *dweight, float *dbias) {
