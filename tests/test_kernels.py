@@ -561,6 +561,16 @@ def test_without_a_compiler_torch_does_it_and_says_so(settings: dict[str, str], 
     assert len(list(tmp_path.glob("lengthwise/*.so"))) == (kernels == "C")
 
 
+@pytest.mark.parametrize("paired", [0, 1])
+def test_products_are_right_with_pairs_and_without_them(paired: int, tmp_path):
+    """Whichever of both this processor has."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CC": f"cc -DPAIRED={paired}"}
+    chosen = [__file__, "-k", "linear_map or every_kind_of_layer or number_of_threads"]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *chosen]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout
+
+
 def test_a_damaged_library_is_compiled_again(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kept = kernels.compiled(["cc"])
