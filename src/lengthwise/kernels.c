@@ -54,7 +54,8 @@ static int omp_get_max_threads(void) { return 1; }
 #define PAIRED 0
 #endif
 #endif
-#define ACROSS 4 /* vectors of that tile's columns: with five rows, as many as fit the registers */
+#define ENOUGH 80 /* rows, from which on that is faster */
+#define ACROSS 4  /* vectors of that tile's columns: with five rows, as many as fit the registers */
 #define WIDE (ACROSS * W)
 #define EACH_UNROLLED _Pragma("GCC unroll 16") for
 
@@ -202,7 +203,7 @@ static void pack(long k, long n, const float *b, long rs, long cs, float *panels
 }
 
 /* How wide the panels of x (m, n) are that a gradient of weights is computed with */
-static long panel_columns(long m, long n) { return PAIRED && n % WIDE == 0 && m >= 2 * BLOCK ? WIDE : COLUMNS; }
+static long panel_columns(long m, long n) { return PAIRED && n % WIDE == 0 && m >= ENOUGH ? WIDE : COLUMNS; }
 
 /* Some rows of x (m, n), those from p on, to such panels. They are read much later, and would only displace what is needed
    before. A panel starts at a multiple of a vector's size, as memory does */
@@ -425,7 +426,7 @@ typedef struct {
 
 /* B, to be multiplied with m rows */
 static factor factor_of(long m, long k, long n, const float *b, long rs, long cs) {
-    if (!PAIRED || n % WIDE || m < 2 * BLOCK) return (factor){k, n, panels_of(k, n, b, rs, cs), 0, 0};
+    if (!PAIRED || n % WIDE || m < ENOUGH) return (factor){k, n, panels_of(k, n, b, rs, cs), 0, 0};
     factor f = {k, n, floats(n * k), floats(n), floats(n)};
 #pragma omp parallel for
     for (long j = 0; j < n; j += WIDE) {
