@@ -306,8 +306,10 @@ static float *panels_of(long k, long n, const float *b, long rs, long cs) {
 /* Winograd (1968): x0·y0 + x1·y1 = (x0 + y1)·(x1 + y0) − x0·x1 − y0·y1, where what is subtracted belongs to a row of A or
    to a column of B alone. So two multiplications become one, and two additions. Processors of the Zen family add while
    they multiply, if there are half as many additions: that is when two of five numbers are in a pair.
-   Rows and columns are scaled by powers of two, which is exact, to one size, as a sum loses digits of the smaller. */
-static long paired(long k) { return k / 5 * 2; } /* so many of k numbers, the first */
+   Rows and columns are scaled by powers of two, which is exact, to one size, as a sum loses digits of the smaller. And
+   every other pair is (x0 − y1)·(y0 − x1) + x0·x1 + y0·y1, so that what is subtracted doesn't add up to more than is
+   left, even if all numbers are alike. */
+static long paired(long k) { return k / 10 * 4; } /* so many of k numbers, the first */
 static vector size(vector x) { return (vector)((integers)x & 0x7fffffff); }
 static float largest_size(long n, const float *x) {
     vector highest = all(0);
@@ -318,12 +320,12 @@ static float largest_size(long n, const float *x) {
     return most;
 }
 static float sum_of_pairs(long k, const float *x) {
-    vector even = {0}, total = all(0);
-    for (long i = 0; i < W; i += 2) even[i] = 1;
+    vector sign = {0}, total = all(0);
+    for (long i = 0; i < W; i += 4) sign[i] = 1, sign[i + 2] = -1;
     long p = 0;
-    for (; p + W <= paired(k); p += W) total += even * load(x + p) * load(x + p + 1);
+    for (; p + W <= paired(k); p += W) total += sign * load(x + p) * load(x + p + 1);
     float pairs = sum(total);
-    for (; p < paired(k); p += 2) pairs += x[p] * x[p + 1];
+    for (; p < paired(k); p += 4) pairs += x[p] * x[p + 1] - x[p + 2] * x[p + 3];
     return pairs;
 }
 
@@ -372,14 +374,18 @@ static const float *scale_columns(long k, const float *panel, float *to, float *
     for (long p = 0; copied && p < k; p++)
         for (int v = 0; v < WIDE; v += W) store(to + p * WIDE + v, load(panel + p * WIDE + v) * load(scales + v));
     if (copied) panel = to;
-    for (long p = 0; p < paired(k); p += 2)
-        for (int v = 0; v < ACROSS; v++)
-            total[v] += load(panel + p * WIDE + v * W) * load(panel + (p + 1) * WIDE + v * W);
+    for (const float *x = panel; x < panel + paired(k) * WIDE; x += 4 * WIDE)
+        for (int v = 0; v < WIDE; v += W)
+            total[v / W] += load(x + v) * load(x + WIDE + v) - load(x + 2 * WIDE + v) * load(x + 3 * WIDE + v);
     for (int v = 0; v < ACROSS; v++) store(pairs + v * W, total[v]);
     return panel;
 }
 
 /* C (rows, WIDE) = A (rows, k) · B (k, WIDE), scaled back, plus a row as in `tile`; A's rows are `apart` */
+#define SINGLES(rows, many)                                                                                            \
+    for (long end = q + many; q < end; q++, left += WIDE)                                                              \
+        EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
+    EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] += row[i][q] * load(left + v * W);
 #define PAIRED_TILE(rows)                                                                                              \
     static void paired_tile##rows(long k, const float *a, long apart, const float *row_pairs, const float *row_back,   \
                                   const float *b, const float *column_pairs, const float *column_back,                 \
@@ -390,19 +396,21 @@ static const float *scale_columns(long k, const float *panel, float *to, float *
         const float *row[rows], *left = b + paired(k) * WIDE;                                                          \
         EACH_UNROLLED(int i = 0; i < rows; i++) row[i] = a + i * apart;                                                \
         long p = 0, q = paired(k);                                                                                     \
-        for (; p < paired(k); p += 2, b += 2 * WIDE) {                                                                 \
+        for (; p < paired(k); p += 4, b += 4 * WIDE) {                                                                 \
             vector y[2][ACROSS];                                                                                       \
             EACH_UNROLLED(int v = 0; v < ACROSS; v++) y[0][v] = load(b + v * W), y[1][v] = load(b + WIDE + v * W);     \
             EACH_UNROLLED(int i = 0; i < rows; i++)                                                                    \
             EACH_UNROLLED(int v = 0; v < ACROSS; v++)                                                                  \
             s[i][v] += (row[i][p] + y[1][v]) * (row[i][p + 1] + y[0][v]);                                              \
-            for (long end = q + 3; q < end; q++, left += WIDE)                                                         \
-                EACH_UNROLLED(int i = 0; i < rows; i++)                                                                \
-            EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] += row[i][q] * load(left + v * W);                       \
-        }                                                                                                              \
-        for (; q < k; q++, left += WIDE)                                                                               \
+            SINGLES(rows, 3)                                                                                           \
+            EACH_UNROLLED(int v = 0; v < ACROSS; v++)                                                                  \
+            y[0][v] = load(b + 2 * WIDE + v * W), y[1][v] = load(b + 3 * WIDE + v * W);                                \
             EACH_UNROLLED(int i = 0; i < rows; i++)                                                                    \
-        EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] += row[i][q] * load(left + v * W);                           \
+            EACH_UNROLLED(int v = 0; v < ACROSS; v++)                                                                  \
+            s[i][v] += (row[i][p + 2] - y[1][v]) * (y[0][v] - row[i][p + 3]);                                          \
+            SINGLES(rows, 3)                                                                                           \
+        }                                                                                                              \
+        SINGLES(rows, k - q)                                                                                           \
         EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
         EACH_UNROLLED(int v = 0; v < ACROSS; v++)                                                                      \
         store(c + i * ldc + v * W,                                                                                     \
