@@ -1,9 +1,9 @@
 /* What a small transformer does on a CPU, in float32; kernels.py compiles and calls it.
 
-   Everything rests on one loop, `tile`: a few rows of A times a panel of B, in registers. At the sizes of small
-   transformers it is faster than what torch has for them (docs/speed.md). A matrix has strides: rs from row to row, cs
-   from column to column. Threads share what is written, never what is summed, so that no result depends on how many
-   there are. */
+   Everything rests on one loop, `tile`: a few rows of A times a panel of B, in registers; or on `paired_tile`, which does
+   the same with fewer multiplications. At the sizes of small transformers they are faster than what torch has for them
+   (docs/speed.md). A matrix has strides: rs from row to row, cs from column to column. Threads share what is written,
+   never what is summed, so that no result depends on how many there are. */
 
 #include <math.h>
 #include <stdio.h>
