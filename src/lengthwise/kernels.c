@@ -145,7 +145,7 @@ static void (*const TILES[2][ROWS + 1])(long, const float *, long, long, const f
     {0, tile11, tile21, tile31, tile41, tile51, tile61 MORE(1)},
     {0, tile12, tile22, tile32, tile42, tile52, tile62 MORE(2)},
 };
-static const float zeros[4 * W];
+static const float zeros[WIDE];
 
 /* W rows of W numbers, of which those from `rows` on are 0, turned to columns */
 static void turn(long rows, const float *from, long apart, float *to, long next) {
