@@ -74,6 +74,14 @@ def test_a_linear_map_is_as_exact_in_small_numbers_as_in_large_ones():
     assert not found[~finite].isfinite().any()
 
 
+def test_a_linear_map_is_as_exact_where_all_numbers_are_alike():
+    """As tokens are in a gradient of weights, which is a sum over them."""
+    x, weight, dy = 3 + random(2000, 64) / 100, random(64, 64, seed=1).requires_grad_(), random(2000, 64, seed=2)
+    kernels.linear(x, weight, torch.zeros(64)).backward(dy)
+    true = dy.double().T @ x.double()
+    assert (weight.grad - true).abs().max() <= 1e-5 * true.abs().max()
+
+
 @pytest.mark.parametrize("name", kernels.ACTIVATIONS)
 def test_activations(name: kernels.ActivationName):
     theirs = {"relu": F.relu, "gelu": F.gelu, "gelu-tanh": lambda x: F.gelu(x, approximate="tanh")}[name]

@@ -381,11 +381,12 @@ static const float *scale_columns(long k, const float *panel, float *to, float *
     return panel;
 }
 
-/* C (rows, WIDE) = A (rows, k) · B (k, WIDE), scaled back, plus a row as in `tile`; A's rows are `apart` */
+/* The next numbers of each row that aren't in a pair */
 #define SINGLES(rows, many)                                                                                            \
     for (long end = q + many; q < end; q++, left += WIDE)                                                              \
         EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
     EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] += row[i][q] * load(left + v * W);
+/* C (rows, WIDE) = A (rows, k) · B (k, WIDE), scaled back, plus a row as in `tile`; A's rows are `apart` */
 #define PAIRED_TILE(rows)                                                                                              \
     static void paired_tile##rows(long k, const float *a, long apart, const float *row_pairs, const float *row_back,   \
                                   const float *b, const float *column_pairs, const float *column_back,                 \
