@@ -43,8 +43,7 @@ static int omp_get_max_threads(void) { return 1; }
 #define ROWS 6
 #endif
 #define COLUMNS (2 * W) /* of a tile, and so of a panel */
-#define TALL 5          /* rows of the other tile, which is by pairs */
-/* Rows that are worked on together, so that what they need stays in the cache: tiles of either kind, and vectors */
+/* Rows that are worked on together, so that what they need stays in the cache: tiles, and vectors */
 #define BLOCK (W == 16 ? 80 : 48)
 #define TOKENS 400 /* that a thread takes through all layers, for the same reason; more where weights are many */
 #ifndef PAIRED /* whether to compute by pairs, see `paired` */
@@ -54,9 +53,7 @@ static int omp_get_max_threads(void) { return 1; }
 #define PAIRED 0
 #endif
 #endif
-#define ENOUGH 80 /* rows, from which on that is faster */
-#define ACROSS 4  /* vectors of that tile's columns: with five rows, as many as fit the registers */
-#define WIDE (ACROSS * W)
+#define ENOUGH 32 /* rows, from which on that is faster */
 #define EACH_UNROLLED _Pragma("GCC unroll 16") for
 
 typedef float vector __attribute__((vector_size(4 * W)));
@@ -75,6 +72,17 @@ static float *floats(long n) {
 }
 static vector load(const float *x) { return *(const unaligned *)x; }
 static void store(float *x, vector y) { *(unaligned *)x = y; }
+/* The first n numbers, and zeros */
+static vector load_some(long n, const float *x) {
+#ifdef __AVX512F__
+    return _mm512_maskz_loadu_ps(n < W ? (1 << most(n, 0)) - 1 : -1, x);
+#else
+    vector y = {0};
+    if (n >= W) return load(x);
+    for (long i = 0; i < n; i++) y[i] = x[i];
+    return y;
+#endif
+}
 static vector all(float x) { return x - (vector){0}; }
 static vector pick(integers where, vector x, vector y) {
     return (vector)((where & (integers)x) | (~where & (integers)y));
@@ -145,7 +153,7 @@ static void (*const TILES[2][ROWS + 1])(long, const float *, long, long, const f
     {0, tile11, tile21, tile31, tile41, tile51, tile61 MORE(1)},
     {0, tile12, tile22, tile32, tile42, tile52, tile62 MORE(2)},
 };
-static const float zeros[WIDE];
+static const float zeros[COLUMNS];
 
 /* W rows of W numbers, of which those from `rows` on are 0, turned to columns */
 static void turn(long rows, const float *from, long apart, float *to, long next) {
@@ -182,38 +190,35 @@ static inline void copy_rows(long rows, long wide, long columns, const float *b,
             for (long p = 0; p < rows; p++) panel[p * wide + q] = q < columns ? b[p * rs + q * cs] : 0;
 }
 
-/* Some rows of B (k, n), those from p on, to panels one after the other: `across` columns each, or W if that is enough
-   for the last. A few rows at a time, for the cache's sake */
-static void pack_rows(long p, long rows, long k, long n, long across, const float *b, long rs, long cs, float *panels) {
+/* Some rows of B (k, n), those from p on, to panels one after the other: COLUMNS each, or W if that is enough for the
+   last. A few rows at a time, for the cache's sake */
+static void pack_rows(long p, long rows, long k, long n, const float *b, long rs, long cs, float *panels) {
     for (long end = p + rows; p < end; p += 16, b += 16 * rs)
-        for (long j = 0; j < n; j += across) {
-            long some = least(end - p, 16), wide = n - j <= W ? W : across;
+        for (long j = 0; j < n; j += COLUMNS) {
+            long some = least(end - p, 16), wide = n - j <= W ? W : COLUMNS;
             const float *from = b + j * cs;
             float *to = panels + j * k + p * wide;
             /* The usual ones with all that is known when this is compiled */
-            if (n - j < across) copy_rows(some, wide, least(n - j, wide), from, rs, cs, to);
-            else if (across == COLUMNS && cs == 1) copy_rows(some, COLUMNS, COLUMNS, from, rs, 1, to);
-            else if (across == COLUMNS && rs == 1) copy_rows(some, COLUMNS, COLUMNS, from, 1, cs, to);
-            else copy_rows(some, across, across, from, rs, cs, to);
+            if (n - j < COLUMNS) copy_rows(some, wide, least(n - j, wide), from, rs, cs, to);
+            else if (cs == 1) copy_rows(some, COLUMNS, COLUMNS, from, rs, 1, to);
+            else if (rs == 1) copy_rows(some, COLUMNS, COLUMNS, from, 1, cs, to);
+            else copy_rows(some, COLUMNS, COLUMNS, from, rs, cs, to);
         }
 }
 
 static void pack(long k, long n, const float *b, long rs, long cs, float *panels) {
-    pack_rows(0, k, k, n, COLUMNS, b, rs, cs, panels);
+    pack_rows(0, k, k, n, b, rs, cs, panels);
 }
 
-/* How wide the panels of x (m, n) are that a gradient of weights is computed with */
-static long panel_columns(long m, long n) { return PAIRED && n % WIDE == 0 && m >= ENOUGH ? WIDE : COLUMNS; }
-
-/* Some rows of x (m, n), those from p on, to such panels. They are read much later, and would only displace what is needed
+/* Some rows of x (m, n), those from p on, to panels that are read much later, and would only displace what is needed
    before. A panel starts at a multiple of a vector's size, as memory does */
 static void remember_rows(long p, long rows, long m, long n, const float *x, float *panels) {
-    long across = panel_columns(m, n), whole = n / across * across;
-    for (long j = 0; j < whole; j += across)
+    long whole = n / COLUMNS * COLUMNS;
+    for (long j = 0; j < whole; j += COLUMNS)
         for (long q = 0; q < rows; q++)
-            for (long v = 0; v < across; v += W)
-                PAST_CACHES(panels + j * m + (p + q) * across + v, load(x + q * n + j + v));
-    pack_rows(p, rows, m, n - whole, across, x + whole, n, 1, panels + whole * m);
+            for (long v = 0; v < COLUMNS; v += W)
+                PAST_CACHES(panels + j * m + (p + q) * COLUMNS + v, load(x + q * n + j + v));
+    pack_rows(p, rows, m, n - whole, x + whole, n, 1, panels + whole * m);
 }
 
 /* Numbers that a thread needs after its next product, which fetches them from memory meanwhile */
@@ -266,9 +271,9 @@ static void product_with_rows(long m, long n, long k, const float *a, long rs, l
 }
 
 /* A whole matrix in panels, by all threads */
-static void pack_all(long k, long n, long across, const float *b, long rs, long cs, float *panels) {
+static void pack_all(long k, long n, const float *b, long rs, long cs, float *panels) {
 #pragma omp parallel for
-    for (long p = 0; p < k; p += BLOCK) pack_rows(p, least(k - p, BLOCK), k, n, across, b + p * rs, rs, cs, panels);
+    for (long p = 0; p < k; p += BLOCK) pack_rows(p, least(k - p, BLOCK), k, n, b + p * rs, rs, cs, panels);
 }
 
 static void remember_all(long m, long n, const float *x, float *panels) {
@@ -297,7 +302,7 @@ static float *turned(long m, long n, const float *x) {
 
 static float *panels_of(long k, long n, const float *b, long rs, long cs) {
     float *panels = floats(padded(n) * k);
-    pack_all(k, n, COLUMNS, b, rs, cs, panels);
+    pack_all(k, n, b, rs, cs, panels);
     return panels;
 }
 
@@ -305,28 +310,28 @@ static float *panels_of(long k, long n, const float *b, long rs, long cs) {
 
 /* Winograd (1968): x0·y0 + x1·y1 = (x0 + y1)·(x1 + y0) − x0·x1 − y0·y1, where what is subtracted belongs to a row of A or
    to a column of B alone. So two multiplications become one, and two additions. Processors of the Zen family add while
-   they multiply, if there are half as many additions: that is when two of five numbers are in a pair.
+   they multiply: if two of three numbers are in a pair, there are as many additions as multiplications.
    Rows and columns are scaled by powers of two, which is exact, to one size, as a sum loses digits of the smaller. And
-   every other pair is (x0 − y1)·(y0 − x1) + x0·x1 + y0·y1, so that what is subtracted doesn't add up to more than is
+   every other pair is −(y1 − x0)·(y0 − x1) + x0·x1 + y0·y1, so that what is subtracted doesn't add up to more than is
    left, even if all numbers are alike. */
-static long paired(long k) { return k / 10 * 4; } /* so many of k numbers, the first */
+#define PERIOD 6 /* numbers: a pair, one that isn't in any, a pair with minus signs, and again one */
 static vector size(vector x) { return (vector)((integers)x & 0x7fffffff); }
-static float largest_size(long n, const float *x) {
-    vector highest = all(0);
-    long i = 0;
-    for (; i + W <= n; i += W) highest = greater(size(load(x + i)), highest);
-    float most = largest(highest);
-    for (; i < n; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-    return most;
-}
-static float sum_of_pairs(long k, const float *x) {
-    vector sign = {0}, total = all(0);
-    for (long i = 0; i < W; i += 4) sign[i] = 1, sign[i + 2] = -1;
-    long p = 0;
-    for (; p + W <= paired(k); p += W) total += sign * load(x + p) * load(x + p + 1);
-    float pairs = sum(total);
-    for (; p < paired(k); p += 4) pairs += x[p] * x[p + 1] - x[p + 2] * x[p + 3];
-    return pairs;
+/* Of k numbers the largest, without its sign, and the sum of the pairs' products */
+static float largest_size(long k, const float *x, float *pairs) {
+    static const float signs[] = {1, 0, 0, -1, 0, 0, 1, 0, 0, -1, 0, 0, 1, 0, 0, -1, 0, 0, 1, 0, 0};
+    vector highest = all(0), total = all(0);
+    long end = k / PERIOD * PERIOD, p = 0;
+    for (; p + W < end; p += W) {
+        vector y = load(x + p);
+        highest = greater(size(y), highest);
+        total += load(signs + p % PERIOD) * y * load(x + p + 1);
+    }
+    for (; p < k; p += W) {
+        highest = greater(size(load_some(k - p, x + p)), highest);
+        total += load(signs + p % PERIOD) * load_some(end - p, x + p) * load_some(end - p - 1, x + p + 1);
+    }
+    *pairs = sum(total);
+    return largest(highest);
 }
 
 /* What brings the largest of some numbers to between 2 and 4, and back: powers of two; or 1, if it is between 1 and 8, as
@@ -336,84 +341,110 @@ static float scale_for(float largest, float *back) {
         float number;
         int bits;
     } of = {largest}, scale;
-    *back = 1;
-    if (largest >= 1 && largest < 8) return 1;
+    int usual = largest >= 1 && largest < 8;
     of.bits = most(27 << 23, least(of.bits & 255 << 23, 227 << 23)) - (1 << 23); /* also if it is 0, or infinite */
     scale.bits = (254 << 23) - of.bits;
-    *back = largest ? of.number : 0;
-    return scale.number;
+    *back = usual ? 1 : largest ? of.number : 0;
+    return usual ? 1 : scale.number;
 }
+
+/* A matrix whose rows are so far apart */
+typedef struct {
+    const float *x;
+    long apart;
+} rows;
 
 /* Of each row of A (m, k) the sum of its pairs' products, when it is scaled, and what scales it back. Returns A if none
    has to be, else what all are copied to, scaled: it may be A */
-static const float *scale_rows(long m, long k, const float *a, long apart, float *to, float *pairs, float *back) {
+static rows scale_rows(long m, long k, rows a, float *to, long apart, float *pairs, float *back) {
     float scales[BLOCK];
-    int copied = 0;
+    int copied = a.apart % 1024 == 0; /* eight such rows would take one place in the cache */
     for (long i = 0; i < m; i++) {
-        scales[i] = scale_for(largest_size(k, a + i * apart), back + i);
+        scales[i] = scale_for(largest_size(k, a.x + i * a.apart, pairs + i), back + i);
         copied |= scales[i] != 1;
     }
-    for (long i = 0; copied && i < m; i++)
-        for (long p = 0; p < k; p++) to[i * apart + p] = a[i * apart + p] * scales[i];
-    if (copied) a = to;
-    for (long i = 0; i < m; i++) pairs[i] = sum_of_pairs(k, a + i * apart);
-    return a;
+    if (!copied) return a;
+    for (long i = 0; i < m; i++) {
+        const float *from = a.x + i * a.apart;
+        float *x = to + i * apart;
+        long p = 0;
+        for (; p + W <= k; p += W) store(x + p, load(from + p) * scales[i]);
+        for (; p < k; p++) x[p] = from[p] * scales[i];
+        if (scales[i] > 1e-9f && scales[i] < 1e9f) pairs[i] *= scales[i] * scales[i];
+        else largest_size(k, x, pairs + i); /* as products of what wasn't scaled may be too large or small */
+    }
+    return (rows){to, apart};
 }
 
-/* The same of the columns of a panel (k, WIDE) */
+/* The same of the columns of a panel (k, COLUMNS) */
 static const float *scale_columns(long k, const float *panel, float *to, float *pairs, float *back) {
-    vector highest[ACROSS] = {0}, total[ACROSS] = {0};
-    float scales[WIDE];
+    vector highest[2] = {0}, total[2] = {0};
+    float scales[COLUMNS];
     int copied = 0;
     for (long p = 0; p < k; p++)
-        for (int v = 0; v < ACROSS; v++) highest[v] = greater(size(load(panel + p * WIDE + v * W)), highest[v]);
-    for (int q = 0; q < WIDE; q++) {
+        for (int v = 0; v < 2; v++) highest[v] = greater(size(load(panel + p * COLUMNS + v * W)), highest[v]);
+    for (int q = 0; q < COLUMNS; q++) {
         scales[q] = scale_for(highest[q / W][q % W], back + q);
         copied |= scales[q] != 1;
     }
     for (long p = 0; copied && p < k; p++)
-        for (int v = 0; v < WIDE; v += W) store(to + p * WIDE + v, load(panel + p * WIDE + v) * load(scales + v));
+        for (int v = 0; v < COLUMNS; v += W)
+            store(to + p * COLUMNS + v, load(panel + p * COLUMNS + v) * load(scales + v));
     if (copied) panel = to;
-    for (const float *x = panel; x < panel + paired(k) * WIDE; x += 4 * WIDE)
-        for (int v = 0; v < WIDE; v += W)
-            total[v / W] += load(x + v) * load(x + WIDE + v) - load(x + 2 * WIDE + v) * load(x + 3 * WIDE + v);
-    for (int v = 0; v < ACROSS; v++) store(pairs + v * W, total[v]);
+    for (const float *x = panel; x < panel + k / PERIOD * PERIOD * COLUMNS; x += PERIOD * COLUMNS)
+        for (int v = 0; v < 2; v++)
+            total[v] += load(x + v * W) * load(x + COLUMNS + v * W) -
+                        load(x + 3 * COLUMNS + v * W) * load(x + 4 * COLUMNS + v * W);
+    for (int v = 0; v < 2; v++) store(pairs + v * W, total[v]);
     return panel;
 }
 
-/* The next numbers of each row that aren't in a pair */
-#define SINGLES(rows, many)                                                                                            \
-    for (long end = q + many; q < end; q++, left += WIDE)                                                              \
-        EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
-    EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] += row[i][q] * load(left + v * W);
-/* C (rows, WIDE) = A (rows, k) · B (k, WIDE), scaled back, plus a row as in `tile`; A's rows are `apart` */
+/* With the number n after the p-th of a row of k. AVX-512 repeats it in a vector as it reads it; a compiler would rather do
+   so once for several, by an instruction that takes the time of an addition */
+#if W == 16
+#define REPEATED(instruction, result, y, n)                                                                            \
+    asm(instruction " %c4(%2,%3,4)%{1to16%}, %1, %0"                                                                   \
+        : result                                                                                                       \
+        : "v"(y), "r"(row[i]), "r"(p), "i"(4 * (n)), "m"(*(const float(*)[k])row[i]))
+#define TO_SUM(y, n) ({ vector z; REPEATED("vaddps", "=v"(z), y, n); z; })
+#define TO_DIFFERENCE(y, n) ({ vector z; REPEATED("vsubps", "=v"(z), y, n); z; })
+#define ADD_PRODUCT(s, y, n) REPEATED("vfmadd231ps", "+v"(s), y, n)
+#else
+#define TO_SUM(y, n) (y + row[i][p + n])
+#define TO_DIFFERENCE(y, n) (y - row[i][p + n])
+#define ADD_PRODUCT(s, y, n) s += row[i][p + n] * y
+#endif
+
+/* The three numbers of each row from p + n on: a pair, and one that isn't in any */
+#define THREE(rows, n, TO, add)                                                                                        \
+    EACH_UNROLLED(int v = 0; v < 2; v++) {                                                                             \
+        vector y0 = load(b + n * COLUMNS + v * W), y1 = load(b + (n + 1) * COLUMNS + v * W);                           \
+        vector y2 = load(b + (n + 2) * COLUMNS + (1 - v) * W);                                                         \
+        EACH_UNROLLED(int i = 0; i < rows; i++) {                                                                      \
+            s[i][v] add TO(y1, n) * TO(y0, n + 1);                                                                     \
+            ADD_PRODUCT(s[i][1 - v], y2, n + 2);                                                                       \
+        }                                                                                                              \
+    }
+/* C (rows, COLUMNS) = A (rows, k) · B (k, COLUMNS), scaled back, plus a row as in `tile`; A's rows are `apart` */
 #define PAIRED_TILE(rows)                                                                                              \
     static void paired_tile##rows(long k, const float *a, long apart, const float *row_pairs, const float *row_back,   \
                                   const float *b, const float *column_pairs, const float *column_back,                 \
                                   const float *plus, long next, float *c, long ldc) {                                  \
-        vector s[rows][ACROSS];                                                                                        \
+        vector s[rows][2];                                                                                             \
         EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
-        EACH_UNROLLED(int v = 0; v < ACROSS; v++) s[i][v] = -row_pairs[i] - load(column_pairs + v * W);                \
-        const float *row[rows], *left = b + paired(k) * WIDE;                                                          \
+        EACH_UNROLLED(int v = 0; v < 2; v++) s[i][v] = -row_pairs[i] - load(column_pairs + v * W);                     \
+        const float *row[rows];                                                                                        \
         EACH_UNROLLED(int i = 0; i < rows; i++) row[i] = a + i * apart;                                                \
-        long p = 0, q = paired(k);                                                                                     \
-        for (; p < paired(k); p += 4, b += 4 * WIDE) {                                                                 \
-            vector y[2][ACROSS];                                                                                       \
-            EACH_UNROLLED(int v = 0; v < ACROSS; v++) y[0][v] = load(b + v * W), y[1][v] = load(b + WIDE + v * W);     \
-            EACH_UNROLLED(int i = 0; i < rows; i++)                                                                    \
-            EACH_UNROLLED(int v = 0; v < ACROSS; v++)                                                                  \
-            s[i][v] += (row[i][p] + y[1][v]) * (row[i][p + 1] + y[0][v]);                                              \
-            SINGLES(rows, 3)                                                                                           \
-            EACH_UNROLLED(int v = 0; v < ACROSS; v++)                                                                  \
-            y[0][v] = load(b + 2 * WIDE + v * W), y[1][v] = load(b + 3 * WIDE + v * W);                                \
-            EACH_UNROLLED(int i = 0; i < rows; i++)                                                                    \
-            EACH_UNROLLED(int v = 0; v < ACROSS; v++)                                                                  \
-            s[i][v] += (row[i][p + 2] - y[1][v]) * (y[0][v] - row[i][p + 3]);                                          \
-            SINGLES(rows, 3)                                                                                           \
+        long p = 0;                                                                                                    \
+        for (; p + PERIOD <= k; p += PERIOD, b += PERIOD * COLUMNS) {                                                  \
+            THREE(rows, 0, TO_SUM, +=)                                                                                 \
+            THREE(rows, 3, TO_DIFFERENCE, -=)                                                                          \
         }                                                                                                              \
-        SINGLES(rows, k - q)                                                                                           \
+        for (; p < k; p++, b += COLUMNS)                                                                               \
+            EACH_UNROLLED(int v = 0; v < 2; v++)                                                                       \
+        EACH_UNROLLED(int i = 0; i < rows; i++) ADD_PRODUCT(s[i][v], load(b + v * W), 0);                              \
         EACH_UNROLLED(int i = 0; i < rows; i++)                                                                        \
-        EACH_UNROLLED(int v = 0; v < ACROSS; v++)                                                                      \
+        EACH_UNROLLED(int v = 0; v < 2; v++)                                                                           \
         store(c + i * ldc + v * W,                                                                                     \
               load(plus + i * next + v * W) + s[i][v] * row_back[i] * load(column_back + v * W));                      \
     }
@@ -422,25 +453,35 @@ PAIRED_TILE(2)
 PAIRED_TILE(3)
 PAIRED_TILE(4)
 PAIRED_TILE(5)
-static void (*const PAIRED_TILES[TALL + 1])(long, const float *, long, const float *, const float *, const float *,
+PAIRED_TILE(6)
+#if ROWS == 8
+PAIRED_TILE(7)
+PAIRED_TILE(8)
+#define MORE_PAIRED , paired_tile7, paired_tile8
+#else
+#define MORE_PAIRED
+#endif
+static void (*const PAIRED_TILES[ROWS + 1])(long, const float *, long, const float *, const float *, const float *,
                                             const float *, const float *, const float *, long, float *, long) = {
-    0, paired_tile1, paired_tile2, paired_tile3, paired_tile4, paired_tile5};
+    0, paired_tile1, paired_tile2, paired_tile3, paired_tile4, paired_tile5, paired_tile6 MORE_PAIRED};
 
-/* A matrix B (k, n) that many rows are multiplied with: in panels of COLUMNS; or in such of WIDE, scaled, with the sum of
-   each column's pairs' products, and what scales it back */
+/* A matrix B (k, n) that many rows are multiplied with: in panels; or these are scaled, with the sum of each column's
+   pairs' products, and what scales it back */
 typedef struct {
     long k, n;
     float *panels, *pairs, *back;
 } factor;
 
+static int by_pairs(long m, long n) { return PAIRED && n % COLUMNS == 0 && m >= ENOUGH; }
+
 /* B, to be multiplied with m rows */
 static factor factor_of(long m, long k, long n, const float *b, long rs, long cs) {
-    if (!PAIRED || n % WIDE || m < ENOUGH) return (factor){k, n, panels_of(k, n, b, rs, cs), 0, 0};
+    if (!by_pairs(m, n)) return (factor){k, n, panels_of(k, n, b, rs, cs), 0, 0};
     factor f = {k, n, floats(n * k), floats(n), floats(n)};
 #pragma omp parallel for
-    for (long j = 0; j < n; j += WIDE) {
+    for (long j = 0; j < n; j += COLUMNS) {
         float *panel = f.panels + j * k;
-        pack_rows(0, k, k, WIDE, WIDE, b + j * cs, rs, cs, panel);
+        pack(k, COLUMNS, b + j * cs, rs, cs, panel);
         scale_columns(k, panel, panel, f.pairs + j, f.back + j);
     }
     return f;
@@ -452,20 +493,21 @@ static void free_factor(factor f) { free(f.panels), free(f.pairs), free(f.back);
 static void times(long m, const float *a, factor b, const float *bias, float *c) {
     long n = b.n, k = b.k;
     if (!b.pairs) return product(m, n, k, a, k, 1, b.panels, bias, c, n);
-    float *rows = floats(BLOCK * k), pairs[BLOCK], back[BLOCK];
+    float *room = floats(BLOCK * (k + W)), pairs[BLOCK], back[BLOCK];
     for (long i0 = 0; i0 < m; i0 += BLOCK) {
         long some = least(m - i0, BLOCK);
-        const float *from = scale_rows(some, k, a + i0 * k, k, rows, pairs, back);
-        for (long j = 0; j < n; j += WIDE)
-            for (long i = 0; i < some; i += TALL) {
+        rows from = scale_rows(some, k, (rows){a + i0 * k, k}, room, k + W, pairs, back);
+        for (long j = 0; j < n; j += COLUMNS)
+            for (long i = 0; i < some; i += ROWS) {
                 float *to = c + (i0 + i) * n + j;
                 const float *plus = bias == c ? to : bias ? bias + j : zeros;
                 fetch_some();
-                PAIRED_TILES[least(some - i, TALL)](k, from + i * k, k, pairs + i, back + i, b.panels + j * k,
-                                                    b.pairs + j, b.back + j, plus, bias == c ? n : 0, to, n);
+                PAIRED_TILES[least(some - i, ROWS)](k, from.x + i * from.apart, from.apart, pairs + i, back + i,
+                                                    b.panels + j * k, b.pairs + j, b.back + j, plus,
+                                                    bias == c ? n : 0, to, n);
             }
     }
-    free(rows);
+    free(room);
 }
 
 /* The same by all threads */
@@ -497,22 +539,22 @@ static float sum_of(long n, const float *x) {
     return sum(total);
 }
 
-/* Adds A·B to C (n, k): A (n, m) has padded rows, and is scaled here; B (m, k) is in panels of WIDE */
+/* Adds A·B to C (n, k): A (n, m) has padded rows, and is scaled here; B (m, k) is in panels of COLUMNS */
 static void add_by_pairs(long n, long k, long m, float *a, const float *panels, float *c) {
     long apart = padded(m);
     float *pairs = floats(n), *back = floats(n);
 #pragma omp parallel for
     for (long i = 0; i < n; i += BLOCK)
-        scale_rows(least(n - i, BLOCK), m, a + i * apart, apart, a + i * apart, pairs + i, back + i);
+        scale_rows(least(n - i, BLOCK), m, (rows){a + i * apart, apart}, a + i * apart, apart, pairs + i, back + i);
 #pragma omp parallel
     {
-        float *room = floats(m * WIDE), column_pairs[WIDE], column_back[WIDE];
+        float *room = floats(m * COLUMNS), column_pairs[COLUMNS], column_back[COLUMNS];
 #pragma omp for
-        for (long j = 0; j < k; j += WIDE) {
+        for (long j = 0; j < k; j += COLUMNS) {
             const float *panel = scale_columns(m, panels + j * m, room, column_pairs, column_back);
-            for (long i = 0; i < n; i += TALL) {
+            for (long i = 0; i < n; i += ROWS) {
                 float *to = c + i * k + j;
-                PAIRED_TILES[least(n - i, TALL)](m, a + i * apart, apart, pairs + i, back + i, panel, column_pairs,
+                PAIRED_TILES[least(n - i, ROWS)](m, a + i * apart, apart, pairs + i, back + i, panel, column_pairs,
                                                  column_back, to, k, to, k);
             }
         }
@@ -523,19 +565,19 @@ static void add_by_pairs(long n, long k, long m, float *a, const float *panels, 
 
 /* Adds dyᵀ·x to dweight (n, k) and the sums of dy to dbias: dy (m, n) is turned, and may be changed; x (m, k) in panels */
 static void add_weight_gradient(long m, long n, long k, float *dy, const float *x, float *dweight, float *dbias) {
-    long apart = padded(m), by_pairs = panel_columns(m, k) == WIDE;
+    long apart = padded(m);
 #pragma omp parallel for
     for (long i = 0; i < n; i += BLOCK) {
         long end = least(n, i + BLOCK);
         for (long r = i; r < end; r++) dbias[r] += sum_of(apart, dy + r * apart);
-        if (!by_pairs) product(end - i, k, m, dy + i * apart, apart, 1, x, dweight + i * k, dweight + i * k, k);
+        if (!by_pairs(m, k)) product(end - i, k, m, dy + i * apart, apart, 1, x, dweight + i * k, dweight + i * k, k);
     }
-    if (by_pairs) add_by_pairs(n, k, m, dy, x, dweight);
+    if (by_pairs(m, k)) add_by_pairs(n, k, m, dy, x, dweight);
 }
 
 void linear_weight_gradient(long m, long n, long k, const float *x, const float *dy, float *dweight, float *dbias) {
     float *columns = turned(m, n, dy), *panels = floats(padded(k) * m);
-    pack_all(m, k, panel_columns(m, k), x, k, 1, panels);
+    pack_all(m, k, x, k, 1, panels);
     add_weight_gradient(m, n, k, columns, panels, dweight, dbias);
     free(columns), free(panels);
 }
