@@ -584,36 +584,36 @@ void linear_weight_gradient(long m, long n, long k, const float *x, const float 
 
 /* ---- activations ---- */
 
-/* e^x to a unit in the last place or two: 2^n times a polynomial of what is left */
-static vector exponential(vector x) {
-    const float log2e = 1.44269504f, high = 0.693359375f, low = -2.12194440e-4f;
-    x = lesser(all(88), greater(all(-87), x));
+#define LOG2E 1.44269504f
+
+/* 2^x to a unit in the last place or two: 2^n times a polynomial of what is left, whose error is at most 2e-9 of it */
+static vector power_of_two(vector x) {
+    x = lesser(all(127), greater(all(-126), x));
     vector shift = all(12582912); /* 1.5·2^23: adding it rounds to a whole number */
-    vector n = x * log2e + shift;
+    vector n = x + shift;
     vector power = (vector)(((integers)n << 23) + (127 << 23)); /* 2^n, by its exponent */
-    n -= shift;
-    x = x - n * high - n * low;
-    vector y = all(1.9875691500e-4f);
-    y = y * x + 1.3981999507e-3f;
-    y = y * x + 8.3334519073e-3f;
-    y = y * x + 4.1665795894e-2f;
-    y = y * x + 1.6666665459e-1f;
-    y = y * x + 5.0000001201e-1f;
-    y = y * (x * x) + x + 1.0f;
+    x -= n - shift;
+    vector y = all(1.53458118e-4f);
+    y = y * x + 1.33999314e-3f;
+    y = y * x + 9.61848896e-3f;
+    y = y * x + 5.55032878e-2f;
+    y = y * x + 2.40226469e-1f;
+    y = y * x + 6.93147206e-1f;
+    y = y * x + 1.0f;
     return y * power; /* NaN if x is */
 }
 
 /* x·σ(x·(A + B·x²)), which is gelu as approximated by tanh */
 static vector gelu_tanh(vector x, vector *slope) {
     const float a = 1.5957691216f, b = 0.0713548163f; /* 2·√(2/π), and 0.044715 times that */
-    vector share = 1.0f / (1.0f + exponential(-x * (a + b * x * x)));
+    vector share = 1.0f / (1.0f + power_of_two(x * (-LOG2E * a - LOG2E * b * (x * x))));
     *slope = share + x * share * (1.0f - share) * (a + 3.0f * b * x * x);
     return x * share;
 }
 
 /* x·Φ(x), with the normal distribution by Abramowitz and Stegun 7.1.26, to 1e-7 */
 static vector gelu(vector x, vector *slope) {
-    vector bell = exponential(-0.5f * x * x), size = pick(x < 0.0f, -x, x);
+    vector bell = power_of_two(-0.5f * LOG2E * x * x), size = pick(x < 0.0f, -x, x);
     vector t = 1.0f / (1.0f + 0.3275911f * 0.70710678f * size);
     vector y = all(1.061405429f);
     y = y * t - 1.453152027f;
@@ -628,7 +628,7 @@ static vector gelu(vector x, vector *slope) {
 
 static vector relu(vector x, vector *slope) {
     *slope = pick(x <= 0.0f, all(0), all(1));
-    return pick(x <= 0.0f, all(0), x);
+    return greater(all(0), x);
 }
 
 #define EACH(f)                                                                                                        \
@@ -818,7 +818,7 @@ static void softmax(long rows, long n, float *x) {
         for (long j = 0; j < last; j += W) highest = greater(highest, load(x + j));
         float most = largest(highest);
         for (long j = 0; j < n; j += W) {
-            vector y = exponential(load(x + j) - most);
+            vector y = power_of_two((load(x + j) - most) * LOG2E);
             if (j == last) y = pick(inside, y, all(0));
             store(x + j, y);
             total += y;
