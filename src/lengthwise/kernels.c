@@ -46,18 +46,19 @@ static int omp_get_max_threads(void) { return 1; }
 /* Rows that are worked on together, so that what they need stays in the cache: tiles, and vectors */
 #define BLOCK (W == 16 ? 80 : 48)
 #define TOKENS 400 /* that a thread takes through all layers, for the same reason; more where weights are many */
-#ifndef PAIRED /* whether to compute by pairs, see `paired` */
-#if W == 16 && (defined(__znver3__) || defined(__znver4__) || defined(__znver5__))
+#ifndef PAIRED /* whether to compute by pairs, see `largest_size` */
+#if W == 16 && (defined(__znver3__) || defined(__znver4__)) /* Zen 4, which older compilers take for Zen 3 */
 #define PAIRED 1
 #else
 #define PAIRED 0
 #endif
 #endif
-#define ENOUGH 32 /* rows, from which on that is faster */
+#define ENOUGH 48 /* rows, from which on that is faster */
 #define EACH_UNROLLED _Pragma("GCC unroll 16") for
 
 typedef float vector __attribute__((vector_size(4 * W)));
 typedef float unaligned __attribute__((vector_size(4 * W), aligned(4), may_alias));
+typedef double doubles __attribute__((vector_size(4 * W)));
 typedef int integers __attribute__((vector_size(4 * W)));
 typedef float four __attribute__((vector_size(16)));
 typedef int four_integers __attribute__((vector_size(16)));
@@ -157,24 +158,33 @@ static const float zeros[COLUMNS];
 
 /* W rows of W numbers, of which those from `rows` on are 0, turned to columns */
 static void turn(long rows, const float *from, long apart, float *to, long next) {
-#ifdef __clang__ /* which has no shuffle by numbers that it computes */
-    for (long i = 0; i < W; i++)
-        for (long j = 0; j < W; j++) to[j * next + i] = i < rows ? from[i * apart + j] : 0;
+    const float *row[W];
+    EACH_UNROLLED(int i = 0; i < W; i++) row[i] = i < rows ? from + i * apart : zeros;
+#ifdef __AVX__
+#if W == 16
+#define UNPACK(half, x, y) _mm512_unpack##half(x, y)
+#define FOURS(i)                                                                                                       \
+    _mm512_insertf32x4(_mm512_insertf32x4(_mm512_insertf32x4(_mm512_castps128_ps512(_mm_loadu_ps(row[i] + c)),         \
+                                                             _mm_loadu_ps(row[i + 4] + c), 1),                         \
+                                          _mm_loadu_ps(row[i + 8] + c), 2),                                            \
+                       _mm_loadu_ps(row[i + 12] + c), 3)
 #else
-    vector x[W];
-    integers lane;
-    EACH_UNROLLED(int i = 0; i < W; i++) lane[i] = i;
-    EACH_UNROLLED(int i = 0; i < W; i++) x[i] = i < rows ? load(from + i * apart) : all(0);
-    /* Squares of four parts, of 1, 2, 4, … rows each, exchange two of them */
-    EACH_UNROLLED(int s = 1; s < W; s *= 2)
-    EACH_UNROLLED(int i = 0; i < W; i++)
-    if (!(i & s)) {
-        integers odd = (lane & s) != 0;
-        vector even = __builtin_shuffle(x[i], x[i + s], (odd & (lane - s + W)) | (~odd & lane));
-        x[i + s] = __builtin_shuffle(x[i], x[i + s], (odd & (lane + W)) | (~odd & (lane + s)));
-        x[i] = even;
+#define UNPACK(half, x, y) _mm256_unpack##half(x, y)
+#define FOURS(i) _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row[i] + c)), _mm_loadu_ps(row[i + 4] + c), 1)
+#endif
+    /* Four columns at a time: four numbers of every fourth row side by side, then squares of four by four */
+    EACH_UNROLLED(int c = 0; c < W; c += 4) {
+        vector x0 = FOURS(0), x1 = FOURS(1), x2 = FOURS(2), x3 = FOURS(3);
+        doubles low01 = (doubles)UNPACK(lo_ps, x0, x1), low23 = (doubles)UNPACK(lo_ps, x2, x3);
+        doubles high01 = (doubles)UNPACK(hi_ps, x0, x1), high23 = (doubles)UNPACK(hi_ps, x2, x3);
+        store(to + c * next, (vector)UNPACK(lo_pd, low01, low23));
+        store(to + (c + 1) * next, (vector)UNPACK(hi_pd, low01, low23));
+        store(to + (c + 2) * next, (vector)UNPACK(lo_pd, high01, high23));
+        store(to + (c + 3) * next, (vector)UNPACK(hi_pd, high01, high23));
     }
-    EACH_UNROLLED(int i = 0; i < W; i++) store(to + i * next, x[i]);
+#else
+    for (int c = 0; c < W; c++)
+        for (int i = 0; i < W; i++) to[c * next + i] = row[i][c];
 #endif
 }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field, model_validator
@@ -410,9 +411,9 @@ class Encoder(nn.Module):
         added = position.added(at)
         if added is None:
             which, rows = tokens, self.symbols.weight
-        elif added.shape[:-1] == tokens.shape[1:] and not kernels.transformed():
+        elif added.shape[:-1] == tokens.shape[1:] and tokens.is_cpu and not kernels.transformed():
             which, rows = self.distinct(tokens, added)
-        else:  # positions differ from example to example
+        else:  # positions differ from example to example, or it is a GPU, which would wait for which rows there are
             return Input(embedded(self.symbols(tokens) + added))
         return Input(rows, which, embedded, first.project_rows, self.plain_norm)
 
@@ -438,11 +439,10 @@ class Encoder(nn.Module):
         """Symbols with a vector of their position, from (j, width): which each token is (b, j), and each once."""
         many = len(self.symbols.weight)
         kernels.check_rows(tokens, many)
-        pair = tokens + many * torch.arange(len(added), device=tokens.device)
-        there = torch.zeros(many * len(added), dtype=torch.bool, device=tokens.device)
+        pair = tokens.numpy() + many * np.arange(len(added))  # numpy, as torch takes longer for so little
+        there = np.zeros(many * len(added), bool)
         there[pair] = True
-        pairs = there.nonzero()[:, 0]
-        which = F.embedding(pair, (there.cumsum(0) - 1)[:, None])[..., 0]
+        pairs, which = torch.from_numpy(there.nonzero()[0]), torch.from_numpy((there.cumsum() - 1)[pair])
         return which, self.symbols(pairs % many) + F.embedding(pairs // many, added)
 
     def view(self, tokens: Tensor, at: Coordinates[Tensor]) -> View:
