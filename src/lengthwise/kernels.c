@@ -46,7 +46,7 @@ static int omp_get_max_threads(void) { return 1; }
 /* Rows that are worked on together, so that what they need stays in the cache: tiles, and vectors */
 #define BLOCK (W == 16 ? 80 : 48)
 #define TOKENS 400 /* that a thread takes through all layers, for the same reason; more where weights are many */
-#ifndef PAIRED /* whether to compute by pairs, see `largest_size` */
+#ifndef PAIRED /* whether to compute by pairs, see "C = A·B with fewer multiplications" */
 #if W == 16 && (defined(__znver3__) || defined(__znver4__)) /* Zen 4, which older compilers take for Zen 3 */
 #define PAIRED 1
 #else
@@ -358,6 +358,9 @@ static float scale_for(float largest, float *back) {
     return usual ? 1 : scale.number;
 }
 
+/* Whether products of what hasn't been scaled yet are neither too large nor too small to be scaled afterwards */
+static int moderate(float scale) { return scale > 1e-9f && scale < 1e9f; }
+
 /* A matrix whose rows are so far apart */
 typedef struct {
     const float *x;
@@ -380,33 +383,43 @@ static rows scale_rows(long m, long k, rows a, float *to, long apart, float *pai
         long p = 0;
         for (; p + W <= k; p += W) store(x + p, load(from + p) * scales[i]);
         for (; p < k; p++) x[p] = from[p] * scales[i];
-        if (scales[i] > 1e-9f && scales[i] < 1e9f) pairs[i] *= scales[i] * scales[i];
-        else largest_size(k, x, pairs + i); /* as products of what wasn't scaled may be too large or small */
+        if (moderate(scales[i])) pairs[i] *= scales[i] * scales[i];
+        else largest_size(k, x, pairs + i);
     }
     return (rows){to, apart};
 }
 
-/* The same of the columns of a panel (k, COLUMNS) */
-static const float *scale_columns(long k, const float *panel, float *to, float *pairs, float *back) {
-    vector highest[2] = {0}, total[2] = {0};
-    float scales[COLUMNS];
-    int copied = 0;
-    for (long p = 0; p < k; p++)
-        for (int v = 0; v < 2; v++) highest[v] = greater(size(load(panel + p * COLUMNS + v * W)), highest[v]);
-    for (int q = 0; q < COLUMNS; q++) {
-        scales[q] = scale_for(highest[q / W][q % W], back + q);
-        copied |= scales[q] != 1;
+/* Of the columns of a panel (k, COLUMNS) what `largest_size` is of a row */
+static void largest_sizes(long k, const float *panel, float *largest, float *pairs) {
+    for (int v = 0; v < COLUMNS; v += W) {
+        vector highest = all(0), total = all(0), x[PERIOD];
+        const float *next = panel + v, *end = panel + k * COLUMNS;
+        for (; next + (PERIOD - 1) * COLUMNS < end; next += PERIOD * COLUMNS) {
+            EACH_UNROLLED(int i = 0; i < PERIOD; i++) x[i] = load(next + i * COLUMNS);
+            total += x[0] * x[1] - x[3] * x[4];
+            EACH_UNROLLED(int i = 0; i < PERIOD; i++) highest = greater(size(x[i]), highest);
+        }
+        for (; next < end; next += COLUMNS) highest = greater(size(load(next)), highest);
+        store(largest + v, highest), store(pairs + v, total);
     }
-    for (long p = 0; copied && p < k; p++)
+}
+
+/* And what `scale_rows` does */
+static const float *scale_columns(long k, const float *panel, float *to, float *pairs, float *back) {
+    float largest[COLUMNS], scales[COLUMNS];
+    int copied = 0, again = 0;
+    largest_sizes(k, panel, largest, pairs);
+    for (int q = 0; q < COLUMNS; q++) {
+        scales[q] = scale_for(largest[q], back + q);
+        pairs[q] *= scales[q] * scales[q];
+        copied |= scales[q] != 1, again |= !moderate(scales[q]);
+    }
+    if (!copied) return panel;
+    for (long p = 0; p < k; p++)
         for (int v = 0; v < COLUMNS; v += W)
             store(to + p * COLUMNS + v, load(panel + p * COLUMNS + v) * load(scales + v));
-    if (copied) panel = to;
-    for (const float *x = panel; x < panel + k / PERIOD * PERIOD * COLUMNS; x += PERIOD * COLUMNS)
-        for (int v = 0; v < 2; v++)
-            total[v] += load(x + v * W) * load(x + COLUMNS + v * W) -
-                        load(x + 3 * COLUMNS + v * W) * load(x + 4 * COLUMNS + v * W);
-    for (int v = 0; v < 2; v++) store(pairs + v * W, total[v]);
-    return panel;
+    if (again) largest_sizes(k, to, largest, pairs);
+    return to;
 }
 
 /* With the number n after the p-th of a row of k. AVX-512 repeats it in a vector as it reads it; a compiler would rather do
