@@ -36,10 +36,10 @@ SMOKE: Setting = {
 def settings() -> dict[str, Setting]:
     """The five runs by name; those that are compared have the same budget. `start_from` names another of them."""
     return {
-        "sum, relative-key": {"task": "addition", "model.position": "relative-key", "training.steps": 2200},
-        "sum, absolute": {"task": "addition", "model.position": "absolute", "training.steps": 2200},
-        "n×1, no priming": {**MULTIPLICATION, "training.steps": 2200},
-        "n×1, primed": {**MULTIPLICATION, "data.priming": {10: PRIMED}, "training.steps": 2200},
+        "sum, relative-key": {"task": "addition", "model.position": "relative-key", "training.steps": 2700},
+        "sum, absolute": {"task": "addition", "model.position": "absolute", "training.steps": 2700},
+        "n×1, no priming": {**MULTIPLICATION, "training.steps": 2700},
+        "n×1, primed": {**MULTIPLICATION, "data.priming": {10: PRIMED}, "training.steps": 2700},
         "n×1, fine-tuned": {
             **MULTIPLICATION,
             "start_from": "n×1, no priming",
