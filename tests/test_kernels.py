@@ -51,9 +51,9 @@ def check(ours, theirs, *inputs: Tensor) -> None:
         torch.testing.assert_close(found / scale, (true / scale).float(), **CLOSE)
 
 
-# Sizes with and without a remainder in rows, columns and depth; from 80 rows on, and with columns by 64, by pairs.
+# Sizes with and without a remainder in rows, columns and depth; from 48 rows on, and with columns by 32, by pairs.
 SIZES = [(1, 1, 1), (7, 15, 128), (33, 5, 3), (96, 48, 32), (97, 50, 61), (120, 16, 100)]
-SIZES += [(80, 64, 64), (83, 128, 5), (121, 64, 131), (200, 192, 3)]
+SIZES += [(80, 64, 64), (83, 128, 5), (121, 64, 131), (200, 192, 3), (48, 32, 6), (51, 96, 1024)]
 
 
 @pytest.mark.parametrize("size", SIZES)
