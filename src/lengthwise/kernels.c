@@ -319,8 +319,8 @@ static float *panels_of(long k, long n, const float *b, long rs, long cs) {
 /* ---- C = A·B with fewer multiplications ---- */
 
 /* Winograd (1968): x0·y0 + x1·y1 = (x0 + y1)·(x1 + y0) − x0·x1 − y0·y1, where what is subtracted belongs to a row of A or
-   to a column of B alone. So two multiplications become one, and two additions. Processors of the Zen family add while
-   they multiply: if two of three numbers are in a pair, there are as many additions as multiplications.
+   to a column of B alone. So two multiplications become one, and two additions. Zen 4 adds while it multiplies: if two
+   of three numbers are in a pair, there are as many additions as multiplications, and they take the time of either.
    Rows and columns are scaled by powers of two, which is exact, to one size, as a sum loses digits of the smaller. And
    every other pair is −(y1 − x0)·(y0 − x1) + x0·x1 + y0·y1, so that what is subtracted doesn't add up to more than is
    left, even if all numbers are alike. */
