@@ -66,7 +66,7 @@ def test_a_linear_map_is_as_exact_in_small_numbers_as_in_large_ones():
     """Each row and column relative to its own size, also where others are of another, or are no numbers."""
     sizes = 10.0 ** torch.arange(-12, 12, 0.2)[:, None]
     x, weight = random(120, 100) * sizes, random(128, 100, seed=1) * sizes[-1 - torch.arange(128) % 120]
-    x[7, 3], x[9], x[119] = torch.nan, torch.inf, 0
+    x[7, 3], x[9], x[119], weight[5] = torch.nan, torch.inf, 0, 0
     found, true = kernels.linear(x, weight, torch.zeros(128)), x.double() @ weight.double().T
     finite = x.isfinite().all(1)
     size = x[finite].double().norm(dim=1, keepdim=True) * weight.double().norm(dim=1)

@@ -19,6 +19,7 @@ Setting = dict[str, Any]
 
 MULTIPLICATION: Setting = {"task": {"kind": "multiplication", "second_digits": 1}, "layout.compact": True}
 PRIMED = 50
+STEPS = 2700  # of all but fine-tuning
 TESTS: Setting = {
     "evaluation.final_lengths": "3:10",
     "evaluation.final_examples": 500,
@@ -36,10 +37,10 @@ SMOKE: Setting = {
 def settings() -> dict[str, Setting]:
     """The five runs by name; those that are compared have the same budget. `start_from` names another of them."""
     return {
-        "sum, relative-key": {"task": "addition", "model.position": "relative-key", "training.steps": 2700},
-        "sum, absolute": {"task": "addition", "model.position": "absolute", "training.steps": 2700},
-        "n×1, no priming": {**MULTIPLICATION, "training.steps": 2700},
-        "n×1, primed": {**MULTIPLICATION, "data.priming": {10: PRIMED}, "training.steps": 2700},
+        "sum, relative-key": {"task": "addition", "model.position": "relative-key", "training.steps": STEPS},
+        "sum, absolute": {"task": "addition", "model.position": "absolute", "training.steps": STEPS},
+        "n×1, no priming": {**MULTIPLICATION, "training.steps": STEPS},
+        "n×1, primed": {**MULTIPLICATION, "data.priming": {10: PRIMED}, "training.steps": STEPS},
         "n×1, fine-tuned": {
             **MULTIPLICATION,
             "start_from": "n×1, no priming",
