@@ -1,0 +1,29 @@
+"""The one exception for bad input: a message of one sentence."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from pydantic import ValidationError
+
+NOT_IMPORTED = "code that is not imported (--import FILE)"  # why a run or a model can't be read
+
+
+class UsageError(ValueError):
+    """The user asked for something impossible; the message says what and why in one sentence."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint for an unknown word: the nearest known one if one is close, else all of them."""
+    known = sorted(known)
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}."
+
+
+def explain(error: ValidationError, of: str = "") -> str:
+    """The first problem that pydantic found, as one sentence."""
+    first = error.errors()[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, UsageError):
+        return str(cause)
+    key = ".".join(str(part) for part in first["loc"])
+    return f"{key}{of} is {first['input']!r}, but {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -1,0 +1,49 @@
+"""Modules that register tasks, layouts, embeddings, …: ours, and files of the user's own."""
+
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from lengthwise.base.errors import UsageError
+
+VARIABLE = "LENGTHWISE_IMPORT"  # passes the files on to child processes
+
+
+def import_modules(package: str) -> None:
+    """Import every module of a package, so that a new file needs no mention to be registered."""
+    for module in pkgutil.iter_modules(sys.modules[package].__path__, f"{package}."):
+        importlib.import_module(module.name)
+
+
+def import_files(more: Iterable[str] = ()) -> None:
+    """Import the given files and those that the environment variable names."""
+    inherited = [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
+    paths = list(dict.fromkeys(Path(name).resolve() for name in (*inherited, *more)))
+    if paths:
+        os.environ[VARIABLE] = os.pathsep.join(map(str, paths))
+    for path in paths:
+        import_file(path)
+
+
+def import_file(path: Path) -> None:
+    name = f"own_{path.stem}"
+    known = getattr(sys.modules.get(name), "__file__", None)
+    if known == str(path):
+        return
+    if known is not None:
+        raise UsageError(f"{path} and {known} have the same name; rename one of them")
+    if path.suffix != ".py" or not path.is_file():
+        raise UsageError(f"there is no Python file {path} to import")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)  # an error in it keeps its traceback
+    except BaseException:
+        del sys.modules[name]
+        raise

@@ -1,0 +1,1 @@
+"""Accuracy by length, the stress suite, and analyses of failures and learning."""

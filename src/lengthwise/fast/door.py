@@ -1,0 +1,171 @@
+"""Decides between the C code and PyTorch, and calls it."""
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.base import UsageError
+from lengthwise.fast import compiled, verify
+from lengthwise.fast.stack import StackShape, apply_stack
+from lengthwise.model.attention import FullAttention
+from lengthwise.model.depth import FixedDepth
+from lengthwise.model.encoder import Encoder, Layer
+from lengthwise.model.pairs import Pairs
+from lengthwise.model.positions import (
+    Abacus,
+    Absolute,
+    Coupled,
+    NoPosition,
+    RelativeKey,
+    RelativeKeyQuery,
+)
+from lengthwise.problems.layouts import Coordinates
+
+VARIABLE = "LENGTHWISE_FAST"
+WIDEST = 1024  # of layers; wider ones were not measured
+MEASURED = sys.platform == "linux" and platform.machine() in ("x86_64", "AMD64")
+ADDED = (NoPosition, Absolute, Coupled, Abacus)  # embeddings without scores
+RELATIVE = (RelativeKey, RelativeKeyQuery)
+ACTIVATIONS = {nn.ReLU: "relu", nn.GELU: "gelu"}
+
+
+def is_enabled() -> bool:
+    """Whether the C code may be used: on by default where it was measured to gain (x86-64 Linux)."""
+    setting = os.environ.get(VARIABLE, "on" if MEASURED else "off")
+    if setting not in ("on", "off"):
+        raise UsageError(f"{VARIABLE} is {setting!r}, but it must be on or off")
+    return setting == "on" and not disabled.get()
+
+
+disabled = ContextVar("disabled", default=False)
+
+
+@contextmanager
+def use_pytorch() -> Iterator[None]:
+    """PyTorch computes everything inside this context."""
+    token = disabled.set(True)
+    try:
+        yield
+    finally:
+        disabled.reset(token)
+
+
+def logits(
+    encoder: Encoder,
+    tokens: Tensor,
+    coordinates: Coordinates[Tensor],
+    n_out: int,
+    layers: int | None = None,
+) -> Tensor:
+    """What `encoder(tokens, coordinates, n_out, layers)` gives."""
+    if decline_reason(encoder, tokens, coordinates) is not None:
+        return encoder(tokens, coordinates, n_out, layers)
+    encoder.check_lengths(tokens, n_out)
+    x = encoder.embed(tokens, coordinates)
+    pairs = Pairs(coordinates, tokens.shape[1])
+    relative = isinstance(encoder.position(0), RELATIVE)
+    vectors = [p.vectors(pairs) if relative else None for p in encoder.positions]
+    shape = StackShape(
+        heads=encoder.config.heads,
+        activation=encoder.config.activation,
+        norm_epsilon=encoder.config.norm_epsilon,
+        scale=encoder.layer(0).attention.head_width ** -0.5,
+        by_key=isinstance(encoder.position(0), RelativeKeyQuery),
+        depth=layers or encoder.config.layers,
+        queries=n_out,
+    )
+    weights = [layer_parameters(encoder.layer(i)) for i in range(len(encoder.layers))]
+    return encoder.classify(apply_stack(x, weights, vectors, shape))
+
+
+def layer_parameters(layer: Layer) -> list[Tensor]:
+    """In the order of `stack.apply_stack`."""
+    attention = layer.attention
+    assert isinstance(attention, FullAttention)
+    parts = (
+        attention.query,
+        attention.key,
+        attention.value,
+        attention.output,
+        layer.attention_norm,
+        layer.widen,
+        layer.narrow,
+        layer.feedforward_norm,
+    )
+    return [parameter for part in parts for parameter in (part.weight, part.bias)]
+
+
+def decline_reason(
+    encoder: Encoder, tokens: Tensor, coordinates: Coordinates[Tensor]
+) -> str | None:
+    """Why PyTorch computes this batch; None if the C code does."""
+    if not is_enabled():
+        off_by_default = VARIABLE not in os.environ and not disabled.get()
+        hint = f"; {VARIABLE}=on tries it" if off_by_default else ""
+        return f"the C code is switched off{hint}"
+    if (found := verify.difference(encoder)) is not None:
+        return found
+    return (
+        unsupported_option(encoder)
+        or unsupported_tensors(encoder, tokens, coordinates)
+        or unsupported_mode()
+        or unavailable()
+    )
+
+
+def unavailable() -> str | None:
+    library = compiled.load()
+    return library.reason if isinstance(library, compiled.Unavailable) else None
+
+
+def unsupported_option(encoder: Encoder) -> str | None:
+    config, attention = encoder.config, encoder.layer(0).attention
+    if type(attention) is not FullAttention or attention.options.mask_padding:
+        return f"model.attention is {config.attention.kind}, with options of its own"
+    if type(encoder.position(0)) not in (*ADDED, *RELATIVE):
+        return f"model.position is {config.position.kind}"
+    if type(encoder.depth) is not FixedDepth:
+        return f"model.depth is {config.depth.kind}"
+    if config.norm != "post":
+        return f"model.norm is {config.norm}"
+    if attention.sharpness != 1:
+        return "attention is sharpened"
+    if encoder.training and (config.dropout or config.attention_dropout):
+        return "there is dropout"
+    if config.width > WIDEST:
+        return f"model.width is more than {WIDEST}"
+    return None
+
+
+def unsupported_tensors(
+    encoder: Encoder, tokens: Tensor, coordinates: Coordinates[Tensor]
+) -> str | None:
+    if not verify.plain_tensors(tokens, *encoder.parameters()):
+        return "tensors are not float32 on the CPU"
+    if type(encoder.position(0)) in RELATIVE:
+        options = encoder.position(0).options
+        coordinate = getattr(coordinates, getattr(options, "coordinate"))
+        if coordinate.dim() != 1:
+            return "positions differ from example to example"
+    return None
+
+
+def unsupported_mode() -> str | None:
+    """What else PyTorch may be doing than computing."""
+    if torch.is_autocast_enabled("cpu"):
+        return "autocast is on"
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return "torch is tracing or transforming"
+    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+        return "a torch function or dispatch mode is active"
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        return "saved tensors have hooks, as in activation checkpointing"
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "forward-mode differentiation is on"
+    return None

@@ -1,0 +1,228 @@
+"""Whether an encoder is exactly what the C code was verified against.
+
+The C code computes what the source of `lengthwise.model` said when tests compared the two. It may stand
+in for PyTorch only while all of this holds:
+
+1. The syntax trees of the model's files have the digests below, which a test pins.
+2. The loaded classes and functions are what these files define, and PyTorch's are its own.
+3. No class or module has been patched since.
+4. But for the values of its weights, the encoder equals a fresh one of the same configuration: types,
+   attributes, shapes, training flags, and no hooks.
+"""
+
+import ast
+import hashlib
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lengthwise.model import attention, depth, encoder, pairs
+from lengthwise.model.encoder import Encoder
+from lengthwise.model.positions import absolute, position, relative
+
+MODULES: tuple[ModuleType, ...] = (
+    encoder,
+    attention,
+    depth,
+    pairs,
+    position,
+    absolute,
+    relative,
+)
+# `print_digests` prints those of the present source. Update them only when the C code computes the new
+# source and tests/test_fast.py has shown it.
+DIGESTS: dict[str, str] = {
+    "model.encoder": "77f599a9eb98cde8",
+    "model.attention": "7179d6d9236cd9b1",
+    "model.depth": "8670833f74c2c3d2",
+    "model.pairs": "dfa2514e7c8a9104",
+    "model.positions.position": "ad2d8c2167a5bb97",
+    "model.positions.absolute": "75aa9eb9fdf66df0",
+    "model.positions.relative": "7b8dc26217d7ef95",
+}
+TORCH_CLASSES: tuple[type, ...] = (
+    nn.Module,
+    nn.Linear,
+    nn.LayerNorm,
+    nn.Embedding,
+    nn.Dropout,
+    nn.Dropout.__base__ or nn.Module,
+    nn.Identity,
+    nn.ReLU,
+    nn.GELU,
+    nn.Softmax,
+    nn.ModuleList,
+)
+TORCH_FUNCTIONS = ("linear", "layer_norm", "embedding", "dropout", "relu", "gelu", "softmax")
+TORCH_FOLDER = str(Path(torch.__file__).parent)
+HOOKS = tuple(name for name in vars(nn.Identity()) if name.endswith("_hooks"))
+
+
+def difference(model: Encoder) -> str | None:
+    """The first way in which an encoder is not what was verified; None if it is."""
+    if (found := difference_in_source()) is not None:
+        return found
+    if namespaces() != verified_namespaces():
+        return "a class or function of the model or of torch.nn was patched"
+    return difference_from_fresh(model)
+
+
+@cache
+def difference_in_source() -> str | None:
+    """Checks 1 and 2, once in a process."""
+    for module in MODULES:
+        name = short_name(module)
+        try:
+            source = inspect.getsource(module)
+        except OSError:
+            return f"the source of {name} can't be read"
+        if digest(source) != DIGESTS.get(name):
+            return f"{name} was edited"
+        tree = ast.parse(source)
+        codes = set(code_objects(compile(tree, module.__file__ or "", "exec", dont_inherit=True)))
+        if (patched := next(patched_names(tree.body, module, codes), None)) is not None:
+            return f"{name}.{patched} was patched"
+    for cls in TORCH_CLASSES:
+        for function in (f for f in vars(cls).values() if isinstance(f, FunctionType)):
+            if not inspect.unwrap(function).__code__.co_filename.startswith(TORCH_FOLDER):
+                return f"torch.nn.{cls.__name__} was patched"
+    return None
+
+
+def digest(source: str) -> str:
+    """A digest of the syntax tree, in which comments, docstrings and formatting don't count."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            node.body = node.body[1:]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+
+def short_name(module: ModuleType) -> str:
+    return module.__name__.removeprefix("lengthwise.")
+
+
+def code_objects(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from code_objects(constant)
+
+
+def patched_names(body: list[ast.stmt], owner: Any, codes: set[CodeType]) -> Iterator[str]:
+    """Functions of a module or a class that are not those of its source."""
+    defined = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    for node in defined:
+        value = vars(owner).get(node.name)
+        if isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}.{name}" for name in patched_names(node.body, value, codes))
+        elif function_code(value) not in codes:
+            yield node.name
+    if isinstance(owner, type) and issubclass(owner, nn.Module):
+        names = {node.name for node in defined}
+        values = vars(owner).items()
+        yield from (n for n, v in values if function_code(v) is not None and n not in names)
+
+
+def function_code(value: Any) -> CodeType | None:
+    if isinstance(value, property):
+        value = value.fget
+    if isinstance(value, classmethod | staticmethod):
+        value = value.__func__
+    return inspect.unwrap(value).__code__ if isinstance(value, FunctionType) else None
+
+
+def namespaces() -> list[list[tuple[str, Any]]]:
+    """All that the model's modules and classes, and PyTorch's, hold at the moment."""
+    owners: list[Any] = [*MODULES, *model_classes(), *TORCH_CLASSES]
+    held = [[item for item in vars(o).items() if item[0][:2] != "__"] for o in owners]
+    return [*held, [(name, getattr(F, name)) for name in TORCH_FUNCTIONS]]
+
+
+@cache
+def verified_namespaces() -> list[list[tuple[str, Any]]]:
+    return namespaces()
+
+
+@cache
+def model_classes() -> tuple[type, ...]:
+    values = [value for module in MODULES for value in vars(module).values()]
+    ours = {short_name(module) for module in MODULES}
+    classes = [v for v in values if isinstance(v, type) and issubclass(v, nn.Module)]
+    return tuple(c for c in dict.fromkeys(classes) if c.__module__.removeprefix("lengthwise.") in ours)
+
+
+fresh_encoders: "WeakKeyDictionary[Encoder, Encoder]" = WeakKeyDictionary()
+
+
+def difference_from_fresh(model: Encoder) -> str | None:
+    """Check 4, at every call."""
+    if type(model) is not Encoder:
+        return f"the encoder is a {type(model).__name__}"
+    if model not in fresh_encoders:
+        try:
+            shape = model.position(0).shape
+            with torch.device("meta"):  # shapes only
+                fresh_encoders[model] = Encoder(
+                    model.config, shape.max_length, model.symbols.num_embeddings, shape.operands
+                )
+        except Exception as error:
+            return f"no encoder can be made of its configuration ({error})"
+    if torch.nn.modules.module._has_any_global_hook():
+        return "there is a global module hook"
+    return compare_modules(model, fresh_encoders[model], "encoder", model.training)
+
+
+def compare_modules(own: nn.Module, fresh: nn.Module, name: str, training: bool) -> str | None:
+    """The first difference between two modules but for the values of weights."""
+    if type(own) is not type(fresh):
+        return f"{name} is a {type(own).__name__}"
+    mine, theirs = vars(own), vars(fresh)
+    if mine.keys() != theirs.keys():
+        extra = sorted(mine.keys() ^ theirs.keys())
+        return f"{name} has {'its own' if extra[0] in mine else 'no'} {extra[0]}"
+    for key, value in mine.items():
+        if key in ("_parameters", "_modules", "training"):
+            continue
+        if key.endswith("_hooks") and value:
+            return f"{name} has hooks"
+        if value is not theirs[key] and value != theirs[key]:
+            return f"{name}.{key} was changed"
+    if own.training is not training:
+        return f"{name} is {'in training' if own.training else 'in testing'} mode on its own"
+    for key, parameter in own._parameters.items():
+        expected = fresh._parameters.get(key)
+        if type(parameter) is not nn.Parameter or expected is None:
+            return f"{name}.{key} is a {type(parameter).__name__}"
+        if parameter.shape != expected.shape or own._parameters.keys() != fresh._parameters.keys():
+            return f"{name}.{key} has another shape"
+    if own._modules.keys() != fresh._modules.keys():
+        return f"{name} has other parts"
+    for key, part in own._modules.items():
+        assert part is not None
+        found = compare_modules(part, fresh._modules[key], f"{name}.{key}", training)  # type: ignore[arg-type]
+        if found is not None:
+            return found
+    return None
+
+
+def plain_tensors(*tensors: Tensor) -> bool:
+    """Whether these are ordinary tensors in the CPU's memory, of float32 or integers."""
+    kinds = torch.float32, torch.int64
+    return all(
+        type(x) in (Tensor, nn.Parameter) and x.is_cpu and x.dtype in kinds and not x.is_neg()
+        for x in tensors
+    )
+
+
+def print_digests() -> None:
+    for module in MODULES:
+        print(f'    "{short_name(module)}": "{digest(inspect.getsource(module))}",')

@@ -1,0 +1,36 @@
+"""How problems are written as tokens, and every token's coordinates; one file for each layout."""
+
+from lengthwise.base import import_modules
+from lengthwise.problems.layouts.fitted import FittedLayout
+from lengthwise.problems.layouts.layout import (
+    LAYOUTS,
+    PAD,
+    VOCABULARY,
+    AnyLayout,
+    Coordinate,
+    Coordinates,
+    Layout,
+    TokenArray,
+    WrittenField,
+)
+from lengthwise.problems.layouts.long_multiplication import SUM, LongMultiplicationLayout
+from lengthwise.problems.layouts.paper import CompactLayout, PaperLayout
+
+__all__ = [
+    "LAYOUTS",
+    "PAD",
+    "SUM",
+    "VOCABULARY",
+    "AnyLayout",
+    "CompactLayout",
+    "Coordinate",
+    "Coordinates",
+    "FittedLayout",
+    "Layout",
+    "LongMultiplicationLayout",
+    "PaperLayout",
+    "TokenArray",
+    "WrittenField",
+]
+
+import_modules(__name__)

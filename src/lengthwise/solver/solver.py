@@ -1,0 +1,218 @@
+"""The solver: `solver.solve(["99999+1"])`, with saving, loading and the Hub."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from huggingface_hub import PyTorchModelHubMixin
+from torch import Tensor, nn
+
+from lengthwise import fast
+from lengthwise.arithmetic.digits import Numbers
+from lengthwise.arithmetic.tasks import TASKS, Product, Task
+from lengthwise.base import Choice, UsageError
+from lengthwise.model import Encoder, ModelConfig
+from lengthwise.problems.batch import Batch
+from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
+from lengthwise.problems.training_set import Examples
+from lengthwise.solver.text import parse_problem
+
+# How many symbols are worked on at once. On a CPU more is not faster.
+SYMBOLS_AT_ONCE = {"cpu": 6000, "cuda": 50_000, "mps": 50_000}
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A model's answer to one problem."""
+
+    problem: str
+    answer: int | None  # None where the output is not a number
+    correct: int
+    symbols: tuple[str, ...]  # the output as it stands, padding included
+    confidences: tuple[float, ...]  # of each symbol
+    right: bool
+
+
+def to_json(config: Choice | ModelConfig) -> dict[str, Any]:
+    return config.model_dump(mode="json")
+
+
+class Solver(
+    nn.Module,
+    PyTorchModelHubMixin,
+    library_name="lengthwise",
+    coders={  # the Hub stores these as JSON
+        Task: (to_json, TASKS.parse),
+        Choice: (to_json, LAYOUTS.parse),
+        ModelConfig: (to_json, ModelConfig.model_validate),
+    },
+):
+    """An encoder with the task and the layout that it is trained for.
+
+    `digits` is the longest problem that its layout has room for.
+    """
+
+    def __init__(self, task: Task, digits: int, layout: Choice, model: ModelConfig):
+        super().__init__()
+        self.task = task
+        self.layout: Layout = LAYOUTS.build(layout, task, digits)
+        self.encoder = Encoder(
+            model, self.layout.length, len(self.layout.vocabulary), self.layout.n_operands
+        )
+
+    @property
+    def device(self) -> torch.device:
+        return self.encoder.symbols.weight.device
+
+    def forward(self, batch: Batch, layers: int | None = None) -> Tensor:
+        """Logits (b, n_out, vocabulary): in C where that computes the same, else by PyTorch."""
+        return fast.logits(self.encoder, batch.tokens, batch.coordinates, batch.n_out, layers)
+
+    def training_batch(self, examples: Examples, padding: int = 0) -> Batch:
+        """Examples with their targets; `padding` adds some where the layout fits any length."""
+        layout = self.layout.fit(examples.operands, padding)
+        return Batch.of_examples(layout, examples, self.device)
+
+    def answer_logits(
+        self, operands: tuple[Numbers, ...], layout: Layout, layers: int | None = None
+    ) -> Tensor:
+        """Logits of the answer's symbols (b, n_out, vocabulary)."""
+        batch = Batch.of_problems(layout, operands, self.device)
+        return self(batch, layers)[:, batch.answer_at]
+
+    def predict(
+        self, examples: Examples, layers: int | None = None
+    ) -> Iterator[tuple[Examples, np.ndarray]]:
+        """Some examples at a time, with the symbols (b, n_out) that the model answers."""
+        layout = self.layout.fit(examples.operands)
+        size = self.batch_size(layout)
+        for start in range(0, len(examples), size):
+            part = examples[start : start + size]
+            yield part, self.answer_logits(part.operands, layout, layers).argmax(-1).cpu().numpy()
+
+    def batch_size(self, layout: Layout) -> int:
+        """How many problems are worked on at once."""
+        return max(1, SYMBOLS_AT_ONCE[self.device.type] // layout.length)
+
+    @contextmanager
+    def testing(self, sharpness: float = 1.0) -> Iterator[None]:
+        """No dropout and no gradients; `sharpness` is a factor of the attention scores."""
+        if not isinstance(sharpness, int | float) or not 0 < sharpness < float("inf"):
+            raise UsageError(f"the sharpness of attention is a positive number, not {sharpness}")
+        was_training = self.training
+        self.eval()
+        self.set_sharpness(sharpness)
+        try:
+            with torch.inference_mode():
+                yield
+        finally:
+            self.set_sharpness(1.0)
+            self.train(was_training)
+
+    def set_sharpness(self, sharpness: float) -> None:
+        for i in range(len(self.encoder.layers)):
+            self.encoder.layer(i).attention.sharpness = sharpness
+
+    def check_layers(self, layers: int | None) -> None:
+        """Raise a UsageError unless layers can be applied this often."""
+        if layers is None:
+            return
+        if not isinstance(layers, int) or layers < 1:
+            raise UsageError(f"layers are applied at least once, not {layers} times")
+        if self.encoder.config.encoder == "transformer":
+            raise UsageError("only shared layers can be applied another number of times")
+
+    def with_second_digits(self, digits: int | Literal["same"]) -> "Solver":
+        """The same model for products by numbers of other digits, or as many as the first has."""
+        if not isinstance(self.task, Product):
+            raise UsageError(f"this model was trained for {self.task.kind}, not for products")
+        if digits != "same" and digits < 1:
+            raise UsageError(f"numbers have at least 1 digit, not {digits}")
+        trained = self.task.second_digits
+        longer = trained is not None and (digits == "same" or digits > trained)
+        if longer and self.layout.options.kind != "long-multiplication":
+            raise UsageError(
+                f"this model multiplies by numbers of up to {trained} digits; the layout"
+                " 'long-multiplication' takes longer ones"
+            )
+        other = copy(self)
+        second = None if digits == "same" else digits
+        other.task = self.task.model_copy(update={"second_digits": second})
+        return other
+
+    def solve(self, problems: str | Iterable[str]) -> list[int | None]:
+        """The model's answers; None where its output is not a number."""
+        return [solution.answer for solution in self.explain(problems)]
+
+    def explain(self, problems: str | Iterable[str]) -> list[Solution]:
+        """The model's answers with their confidence, beside the correct ones."""
+        is_list = isinstance(problems, Iterable) and not isinstance(problems, str)
+        texts: list[str] = list(problems) if is_list else [problems]  # type: ignore[list-item]
+        parsed = [parse_problem(problem, self.layout) for problem in texts]
+        solutions: dict[int, Solution] = {}
+        for rows in self.group_by_layout(parsed):
+            columns = zip(*(parsed[row] for row in rows), strict=True)
+            operands = tuple(Numbers.from_text(column) for column in columns)
+            found = self.solve_batch([texts[row] for row in rows], operands)
+            solutions |= zip(rows, found, strict=True)
+        return [solutions[row] for row in range(len(texts))]
+
+    def group_by_layout(self, parsed: Sequence[Sequence[str]]) -> Iterator[list[int]]:
+        """Rows of problems that one layout fits, in batches."""
+        layouts: dict[tuple[int, ...], Layout] = {}
+        groups: dict[tuple[WrittenField, ...], tuple[Layout, list[int]]] = {}
+        for row, operands in enumerate(parsed):
+            lengths = tuple(map(len, operands))
+            if lengths not in layouts:
+                layouts[lengths] = self.layout.for_lengths(lengths)
+            layout = layouts[lengths]
+            groups.setdefault(tuple(layout.fields), (layout, []))[1].append(row)
+        for layout, rows in groups.values():
+            size = self.batch_size(layout)
+            yield from (rows[start : start + size] for start in range(0, len(rows), size))
+
+    def solve_batch(
+        self, problems: Sequence[str], operands: tuple[Numbers, ...]
+    ) -> Iterator[Solution]:
+        layout = self.layout.fit(operands)
+        with self.testing():
+            probabilities = self.answer_logits(operands, layout).softmax(-1)
+            confidence, symbols = (t.cpu().numpy() for t in probabilities.max(-1))
+        numbers, valid = layout.decode_answer(symbols)
+        correct = self.task.answer(*operands)
+        right = (symbols == layout.encode_answer(correct, symbols.shape[1])).all(1)
+        answers, truths = numbers.to_ints(), correct.to_ints()
+        for row, problem in enumerate(problems):
+            yield Solution(
+                problem,
+                answers[row] if valid[row] else None,
+                truths[row],
+                tuple(layout.vocabulary[token] for token in symbols[row]),
+                tuple(confidence[row].tolist()),
+                bool(right[row]),
+            )
+
+    def show(self, problem: str) -> list[dict[str, Any]]:
+        """How a problem is written: each token's symbol, coordinates, and the answer read there."""
+        parsed = parse_problem(problem, self.layout)
+        operands = tuple(Numbers.from_text([operand]) for operand in parsed)
+        layout = self.layout.fit(operands)
+        coordinates = layout.coordinates(operands).map(lambda values: np.atleast_2d(values)[0])
+        (tokens,) = layout.encode(operands)
+        (answer,) = layout.encode_answer(self.task.answer(*operands))
+        answer_at = np.arange(layout.n_supervised)[layout.answer_at]
+        read = dict(zip(answer_at.tolist(), answer, strict=True))
+        has_rows = bool(coordinates.row.any())
+        shown = {name: v for name, v in vars(coordinates).items() if name != "row" or has_rows}
+        return [
+            {
+                "symbol": layout.vocabulary[token],
+                **{name: values[i].item() for name, values in shown.items()},
+                "answer read here": layout.vocabulary[read[i]] if i in read else "",
+            }
+            for i, token in enumerate(tokens)
+        ]

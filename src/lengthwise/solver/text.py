@@ -1,0 +1,52 @@
+"""Problems as people write them: "99999 + 1"."""
+
+import re
+from collections.abc import Sequence
+
+from lengthwise.arithmetic.digits import Numbers
+from lengthwise.arithmetic.tasks import SYMBOL
+from lengthwise.base import UsageError
+from lengthwise.problems.layouts import Layout
+
+PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*{SYMBOL}\s*[0-9]+)*\s*=?\s*")
+ALIASES = {"x": "×", "X": "×"}  # what people type for a symbol
+
+
+def parse_problem(problem: str, layout: Layout) -> list[str]:
+    """The operands of a problem, as decimal text without leading zeros."""
+    task = layout.task
+    shown, most_digits = shorten(repr(problem)), task.operand_digits(layout.digits)
+    if not is_problem(problem, len(most_digits)):
+        numbers = [f"{n}{n + 1}" for n in range(1, 2 * len(most_digits), 2)]
+        example = f" {task.symbol} ".join(numbers)
+        raise UsageError(f"{shown} is not a problem; write one such as {example}")
+    operands = [text.lstrip("0") or "0" for text in re.findall("[0-9]+", problem)]
+    symbols = re.findall(SYMBOL, problem)
+    symbols = {s if s == task.symbol else ALIASES.get(s, s) for s in symbols}
+    if not symbols <= {task.symbol}:
+        raise UsageError(
+            f"{shown} has the operation {' '.join(sorted(symbols))}, but this model was trained for"
+            f" {task.kind}, which is written {task.symbol}"
+        )
+    if len(operands) != len(most_digits):
+        raise UsageError(
+            f"{shown} has {len(operands)} operands, but this model takes {len(most_digits)}"
+        )
+    layout.check_operands([len(operand) for operand in operands])
+    admitted = task.admit(*(Numbers.from_text([operand]) for operand in operands))
+    if [numbers.to_text()[0] for numbers in admitted] != operands:
+        other = f" {task.symbol} ".join(shorten(numbers.to_text()[0]) for numbers in admitted)
+        raise UsageError(f"{shown} is not a problem of the task {task.kind}, but {other} is")
+    return operands
+
+
+def is_problem(problem: object, operands: int) -> bool:
+    if not isinstance(problem, str) or not PROBLEM.fullmatch(problem):
+        return False
+    return operands == 1 or not problem.strip(" =").isdecimal()
+
+
+
+def shorten(text: str) -> str:
+    """Long text with its middle left out."""
+    return text if len(text) <= 40 else f"{text[:20]}…{text[-10:]}"

@@ -1,0 +1,108 @@
+"""Progress of training runs: live bars in a terminal, a line every few seconds elsewhere."""
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from lengthwise.training import loop
+
+SECONDS_BETWEEN_LINES = 20
+
+
+def percent(share: float) -> str:
+    """A share for people: 100 % and 0 % only where they are exact.
+
+    >>> percent(0.9996), percent(1.0), percent(0.0), percent(0.0004), percent(0.816)
+    ('>99.9 %', '100 %', '0 %', '<0.1 %', '81.6 %')
+    """
+    if share in (0.0, 1.0):
+        return f"{share:.0%}".replace("%", " %")
+    if share > 0.999:
+        return ">99.9 %"
+    return "<0.1 %" if share < 0.001 else f"{100 * share:.1f} %"
+
+
+def summarise(accuracy: Mapping[int, float]) -> str:
+    return "  ".join(f"{length} digits {percent(share)}" for length, share in accuracy.items())
+
+
+def clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes}:{seconds:02d}"
+
+
+class Display:
+    """Shows runs as they train: `with Display() as display: display.show(progress)`."""
+
+    def __init__(self, labels: Mapping[str, str] | None = None, console: Console | None = None):
+        self.labels = labels or {}
+        self.console = console or Console(stderr=True)
+        self.bars: dict[str, TaskID] = {}
+        self.shown: dict[str, float] = {}
+        self.announced: set[str] = set()
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),  # what is left of the line
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[speed]}"),
+            TextColumn("loss {task.fields[loss]:.3f}"),
+            TextColumn("[cyan]{task.fields[accuracy]}"),
+            TextColumn("{task.fields[left]}"),
+            expand=True,
+            console=self.console,
+            refresh_per_second=4,
+        )
+
+    def __enter__(self) -> "Display":
+        if self.console.is_terminal:
+            self.progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.progress.stop()
+
+    def show(self, state: loop.Progress) -> None:
+        label = self.labels.get(state.run, state.run)
+        if state.declined and state.run not in self.announced:
+            self.announced.add(state.run)
+            self.console.print(
+                f"{label}: PyTorch computes this run ({state.declined})",
+                highlight=False,
+                soft_wrap=True,
+            )
+        if self.console.is_terminal:
+            if state.run not in self.bars:
+                self.bars[state.run] = self.progress.add_task(
+                    label, total=state.steps, speed="", loss=0.0, accuracy="", left=""
+                )
+            self.progress.update(
+                self.bars[state.run],
+                completed=state.step,
+                speed=f"{state.examples_per_second:.0f}/s",
+                loss=state.loss,
+                accuracy=" ".join(f"{n}d:{share:.0%}" for n, share in state.accuracy.items()),
+                left=f"{clock(state.seconds_left)} left",
+            )
+            if state.step < state.steps:
+                return
+            self.progress.remove_task(self.bars.pop(state.run))  # the line below stays
+        now = time.monotonic()
+        is_due = now - self.shown.get(state.run, -1e9) >= SECONDS_BETWEEN_LINES
+        if state.step == state.steps or is_due:
+            self.shown[state.run] = now
+            self.console.print(
+                f"{label}: step {state.step}/{state.steps},"
+                f" {state.examples_per_second:.0f} examples/s, loss {state.loss:.4f},"
+                f" {summarise(state.accuracy) or 'not yet tested'},"
+                f" {clock(state.seconds_left)} left",
+                highlight=False,
+                soft_wrap=True,
+            )

@@ -1,0 +1,213 @@
+"""The typed configuration of a run: the same keys in YAML, on the command line and in Python."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from lengthwise.arithmetic.tasks import AnyTask
+from lengthwise.base import Config, UsageError
+from lengthwise.model import ModelConfig, PositionalAttention
+from lengthwise.problems.layouts import LAYOUTS, AnyLayout, Layout
+from lengthwise.problems.lengths import Lengths
+from lengthwise.problems.sampling import Sampling
+from lengthwise.problems.training_set import DataConfig
+from lengthwise.solver import Solver
+from lengthwise.training.optimizers import AnyOptimizer
+from lengthwise.training.yaml import write_yaml
+
+CONFIG, IDENTITY = "config.yaml", "identity"  # in a run's directory
+DEFAULT_STEPS = 3000
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+def parse_betas(value: object) -> object:
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+        raise UsageError(f"training.betas is {value!r}, but AdamW has two, such as [0.9, 0.98]")
+    return tuple(value)
+
+
+class TrainingConfig(Config):
+    """How a model is trained. The budget is one of `steps`, `epochs` and `examples`."""
+
+    steps: int | None = Field(
+        None, ge=1, description=f"the budget in steps; {DEFAULT_STEPS} if none is given"
+    )
+    epochs: float | None = Field(
+        None, gt=0, le=1e9, description="the budget in passes over data.train_size examples"
+    )
+    examples: int | None = Field(None, ge=1, description="the budget in examples")
+    batch_size: int = Field(32, ge=1, description="examples a step")
+    optimizer: AnyOptimizer = Field("adamw", validate_default=True)
+    learning_rate: float = Field(2e-3, gt=0, description="the highest one")
+    warmup_steps: int = Field(100, ge=0, description="steps over which the learning rate rises")
+    schedule: Literal["cosine", "constant"] = Field(
+        "cosine", description="the learning rate behind the warm-up"
+    )
+    betas: Annotated[tuple[Beta, Beta], BeforeValidator(parse_betas)] = Field(
+        (0.9, 0.98), description="AdamW's"
+    )
+    weight_decay: float = Field(0.01, ge=0, description="of all parameters")
+    clip: float | None = Field(
+        1.0, gt=0, description="largest norm of the gradient; null: no limit"
+    )
+    log_every: int = Field(50, ge=1, description="steps between records of the loss")
+    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
+
+    @model_validator(mode="after")
+    def _check_budget(self) -> "TrainingConfig":
+        budgets = ("steps", "epochs", "examples")
+        given = [key for key in budgets if getattr(self, key) is not None]
+        if len(given) > 1:
+            names = " and ".join(f"training.{key}" for key in given)
+            raise UsageError(f"a run has one budget, but {names} are given")
+        return self
+
+
+class EvaluationConfig(Config):
+    """What a model is tested on, during training and at its end."""
+
+    every: int = Field(500, ge=1, description="steps between evaluations")
+    lengths: Lengths | None = Field(
+        None, description="tested during training; null: train, train + 1 and test digits"
+    )
+    examples: int = Field(500, ge=1, description="problems of each length during training")
+    final_lengths: Lengths | None = Field(
+        None, description="tested at the end; null: from train to test digits"
+    )
+    final_examples: int = Field(2000, ge=1, description="problems of each length at the end")
+    sampling: Sampling = Field("exact", description="how test operands of n digits are sampled")
+
+
+class Experiment(Config):
+    """All that a run consists of."""
+
+    task: AnyTask = Field("addition", validate_default=True)
+    layout: AnyLayout = Field("paper", validate_default=True)
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    seed: int = Field(0, ge=0, description="of weights, data, dropout and test sets")
+    start_from: str | None = Field(
+        None, description="a run whose weights are the start: fine-tuning"
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="bfloat16 is PyTorch's autocast"
+    )
+    device: str = Field("cpu", description="cpu, cuda or mps")
+    threads: int = Field(1, ge=1, description="CPU threads")
+
+    @model_validator(mode="after")
+    def _check(self) -> "Experiment":
+        LAYOUTS.build(self.layout, self.task, self.data.test_digits)  # answers must fit
+        attention = self.model.attention
+        discrete_rows = isinstance(attention, PositionalAttention.Options) and attention.discrete_rows
+        if discrete_rows and self.layout.kind != "long-multiplication":
+            raise UsageError("discrete_rows needs rows: the layout 'long-multiplication'")
+        operands = len(self.task.operand_digits(1))
+        if (self.data.train_operands or 0) > operands:
+            raise UsageError(
+                f"data.train_operands is {self.data.train_operands}, but the task has {operands}"
+            )
+        for key in ("lengths", "final_lengths"):
+            for length in getattr(self.evaluation, key) or []:
+                if not 1 <= length <= self.data.test_digits:
+                    raise UsageError(
+                        f"evaluation.{key} has {length}, but lengths go from 1 to"
+                        f" data.test_digits, which is {self.data.test_digits}"
+                    )
+        return self
+
+    @property
+    def steps(self) -> int:
+        """The budget in steps."""
+        training = self.training
+        if training.epochs is not None:
+            return max(1, round(training.epochs * self.data.train_size / training.batch_size))
+        if training.examples is not None:
+            return max(1, round(training.examples / training.batch_size))
+        return training.steps or DEFAULT_STEPS
+
+    @property
+    def lengths(self) -> list[int]:
+        """The lengths tested during training."""
+        data = self.data
+        ends = {
+            data.train_digits,
+            min(data.train_digits + 1, data.test_digits),
+            data.test_digits,
+        }
+        return self.evaluation.lengths or sorted(ends)
+
+    @property
+    def final_lengths(self) -> list[int]:
+        """The lengths tested at the end."""
+        every = range(self.data.train_digits, self.data.test_digits + 1)
+        return self.evaluation.final_lengths or list(every)
+
+    @property
+    def extra_padding(self) -> int:
+        """The most padding that training adds, where the layout fits any length."""
+        return getattr(self.layout, "extra_padding", 0)
+
+    def answer_symbols(self) -> dict[str, int]:
+        """The most symbols of answers in training, of unprimed and of primed examples."""
+        primed = max((length for length, _ in self.data.priming), default=1)
+        lengths = {"train": self.data.train_digits, "primed": primed}
+        digits = {name: self.task.operand_digits(n) for name, n in lengths.items()}
+        return {name: self.task.answer_digits(n) for name, n in digits.items()}
+
+    def training_layout(self) -> Layout:
+        """The largest layout of a training batch."""
+        layout: Layout = LAYOUTS.build(self.layout, self.task, self.data.test_digits)
+        longest = self.task.operand_digits(self.data.longest)
+        return layout.for_lengths(longest, self.extra_padding)
+
+    def build(self) -> Solver:
+        """The model, not yet initialised."""
+        return Solver(self.task, self.data.test_digits, self.layout, self.model)
+
+    def identity(self, origin: str | None = None) -> str:
+        """A hash of all that matters for the result, which the device or a preset's name does not.
+
+        Options at their defaults are left out, so that an experiment keeps its identity when later
+        versions add options; a default must never change. `origin` is the identity of `start_from`
+        where it can't be read there.
+        """
+        left_out = {
+            "model": {"preset"},
+            "training": {"steps", "epochs", "examples", "checkpoint_every"},
+        }
+        fields: dict[str, Any] = {"seed": self.seed, "precision": self.precision}
+        for name in ("task", "layout", "data", "model", "training", "evaluation"):
+            section: BaseModel = getattr(self, name)
+            fields[name] = section.model_dump(
+                mode="json", exclude_defaults=True, exclude=left_out.get(name)
+            )
+        fields["steps"] = self.steps
+        own_origin = read_identity(self.start_from) if self.start_from and not origin else None
+        fields["start_from"] = origin or own_origin
+        text = json.dumps(fields, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def name(self) -> str:
+        """A readable name for the run's directory that no other experiment has."""
+        return f"{self.task.kind}-{self.model.position.kind}-{self.identity()[:8]}"
+
+    def to_yaml(self) -> str:
+        return write_yaml(self.model_dump(mode="json"))
+
+
+def read_identity(run: Path | str) -> str:
+    """The identity of a run's experiment as it was when the run was made."""
+    path = Path(run) / IDENTITY
+    if not path.is_file():
+        raise UsageError(f"{run} is not a run: it has no file {IDENTITY}")
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} can't be read: {error}") from None

@@ -1,0 +1,179 @@
+"""Experiments from dotted keys: nested mappings, YAML files, command-line words, and their help."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from lengthwise.base import Registry, UsageError, explain
+from lengthwise.training.experiment import Experiment
+from lengthwise.training.yaml import parse_scalar, read_yaml
+
+
+def load(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Experiment:
+    """An experiment from a YAML file or the defaults, changed by keys: {"model.width": 64}."""
+    fields = read_yaml(Path(path)) if path is not None else {}
+    return parse(nest(fields, overrides))
+
+
+def parse(fields: Mapping[str, Any]) -> Experiment:
+    """An experiment from nested mappings; an error is one sentence."""
+    try:
+        return Experiment.model_validate(add_default_kinds(nest(fields)))
+    except ValidationError as error:
+        unknown = next((e for e in error.errors() if e["type"] == "extra_forbidden"), None)
+        if unknown:
+            raise UsageError(explain_unknown(".".join(map(str, unknown["loc"])))) from None
+        raise UsageError(explain(error)) from None
+
+
+def nest(
+    fields: Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Nested mappings from dotted keys: {"model.width": 64} becomes {"model": {"width": 64}}."""
+    if not isinstance(fields, Mapping):
+        raise UsageError(
+            f"an experiment is a mapping of keys such as task and model, not {fields!r}"
+        )
+    result: dict[str, Any] = {}
+    for key, value in [*fields.items(), *(overrides or {}).items()]:
+        set_key(result, str(key), value)
+    return result
+
+
+def set_key(fields: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key; a choice's name and its options merge: `task: addition`, `task.operands: 3`."""
+    *parents, leaf = key.split(".")
+    for parent in parents:
+        inner = fields.get(parent, {})
+        if isinstance(inner, str) and parent in choice_names():
+            inner = {"kind": inner}
+        if not isinstance(inner, Mapping):
+            raise UsageError(f"'{key}' can't be set, because {parent} is {inner!r}")
+        fields[parent] = dict(inner)
+        fields = fields[parent]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        value = nest(value)
+    before = fields.get(leaf)
+    only_options = isinstance(before, Mapping) and "kind" not in before
+    if leaf in choice_names() and isinstance(value, str) and only_options:
+        value = {"kind": value, **before}
+    fields[leaf] = value
+
+
+def choice_names() -> set[str]:
+    """The last words of keys whose value is a name, or a mapping with `kind` and options."""
+    return {key.rpartition(".")[2] for key in Registry.all} | {"inner"}
+
+
+def add_default_kinds(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without a kind belong to the default: {"position": {"clip": 3}} is relative-key's."""
+    filled = dict(fields)
+    for key in Registry.all:
+        section, _, name = key.rpartition(".")
+        owner = filled.get(section) if section else filled
+        if isinstance(owner, Mapping) and isinstance(owner.get(name), Mapping):
+            choice = {"kind": default_kind(key), **owner[name]}
+            if section:
+                filled[section] = {**owner, name: choice}
+            else:
+                filled[name] = choice
+    return filled
+
+
+def default_kind(key: str) -> str:
+    config: type[BaseModel] = Experiment
+    *sections, name = key.split(".")
+    for section in sections:
+        config = config.model_fields[section].annotation  # type: ignore[assignment]
+    return str(config.model_fields[name].default)
+
+
+def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
+    """Dotted keys from command-line words; values are YAML.
+
+    >>> parse_overrides(["--model.width", "64", "--data.priming={10: 50}", "--layout", "compact"])
+    {'model.width': 64, 'data.priming': {10: 50}, 'layout': 'compact'}
+    """
+    overrides: dict[str, Any] = {}
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--") or word == "--":
+            raise UsageError(
+                f"'{word}' is neither a key such as --model.width nor a configuration file before them"
+            )
+        key, equals, text = word[2:].partition("=")
+        key = key.replace("-", "_")
+        if not equals and words and not words[0].startswith("--"):
+            text = words.pop(0)
+        elif not equals and key in switches():
+            text = "true"
+        if not text.strip():
+            raise UsageError(f"--{key} needs a value")
+        overrides[key] = parse_scalar(text)
+    return overrides
+
+
+class Key(NamedTuple):
+    """A configuration key, as help lists it."""
+
+    name: str
+    default: str
+    description: str
+
+
+def keys(chosen: Mapping[str, str] | None = None) -> Iterator[Key]:
+    """The configuration keys; of a choice, the options of the kind that is chosen."""
+    yield from section_keys(Experiment, "", chosen or {})
+
+
+def section_keys(
+    config: type[BaseModel], prefix: str, chosen: Mapping[str, str]
+) -> Iterator[Key]:
+    for name, field in config.model_fields.items():
+        key, inner = prefix + name, field.annotation
+        if key in Registry.all:
+            registry = Registry.all[key]
+            yield Key(key, str(field.default), "one of " + ", ".join(registry))
+            kind = chosen.get(key, str(field.default))
+            if kind in registry:
+                yield from option_keys(registry, key, kind)
+        elif isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from section_keys(inner, f"{key}.", chosen)
+        else:
+            yield Key(key, as_json(field.default), field.description or "")
+
+
+def option_keys(registry: Registry[Any], key: str, kind: str) -> Iterator[Key]:
+    for option, field in registry.options_of(registry[kind]).model_fields.items():
+        yield Key(f"{key}.{option}", as_json(field.default), f"{kind}: {field.description}")
+
+
+def all_keys() -> Iterator[Key]:
+    """Every key, with the options of every choice."""
+    yield from keys(dict.fromkeys(Registry.all, ""))
+    for key, registry in Registry.all.items():
+        for kind in registry:
+            yield from option_keys(registry, key, kind)
+
+
+def switches() -> set[str]:
+    """The keys that are true or false; given without a value they are true."""
+    return {key.name for key in all_keys() if key.default in ("true", "false")}
+
+
+def explain_unknown(key: str) -> str:
+    known = [known.name for known in all_keys()]
+    leaves = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
+    known += {k.rpartition(".")[0] for k in known if "." in k}  # the sections
+    close = leaves[:1] if len(set(leaves)) == 1 else get_close_matches(key, known, 1, cutoff=0.5)
+    hint = f"did you mean '{close[0]}'?" if close else "`lengthwise train --keys` lists all"
+    return f"there is no key '{key}': {hint}"
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value).strip('"')

@@ -1,0 +1,260 @@
+"""One plain loop: batch, loss, step; at intervals log, evaluate, checkpoint.
+
+Every batch, dropout mask and test set is a function of the seed and the step, and a checkpoint holds the
+rest. So a run that was killed and resumed ends with the same bits as one that never was.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from lengthwise import fast
+from lengthwise.base import UsageError, generator
+from lengthwise.evaluation.accuracy import Accuracy, evaluate, measure_accuracy
+from lengthwise.problems.batch import Batch
+from lengthwise.problems.evaluation_set import evaluation_set
+from lengthwise.problems.training_set import Examples, TrainingSet
+from lengthwise.solver import Solver
+from lengthwise.training import machine
+from lengthwise.training.checkpoint import State, load_checkpoint, save_checkpoint
+from lengthwise.training.experiment import Experiment, TrainingConfig
+from lengthwise.training.files import append
+from lengthwise.training.interrupts import deferred_interrupts
+from lengthwise.training.runs import Run
+from lengthwise.training.window import Window
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, after a step."""
+
+    run: str
+    step: int
+    steps: int
+    loss: float
+    accuracy: dict[int, float]  # exact match by length, of the last evaluation
+    examples_per_second: float
+    seconds_left: float
+    declined: str | None  # why PyTorch computes the run and not the C code
+
+
+def train(run: Run) -> Iterator[Progress]:
+    """Train a run to its end from wherever it is, yielding its progress after each step."""
+    experiment = run.experiment
+    device = machine.prepare(experiment.device, experiment.threads)
+    with run.locked(), deferred_interrupts() as interrupted:
+        if run.result is not None:
+            return
+        run.forget_failure()
+        state = initial_state(run, device)
+        load_checkpoint(run, state)
+        metrics = run.open_metrics(state.step, state.metrics_size)
+        config, steps, solver = experiment.training, experiment.steps, state.solver
+        accuracy, first = run.last_accuracy(), state.step
+        started = time.monotonic() - state.seconds
+
+        for batch, layers in batches(experiment, solver, state.step):
+            if state.step == first:
+                reason = fast.decline_reason(solver.encoder, batch.tokens, batch.coordinates)
+                run.record_session(machine.describe(experiment.device, reason), first)
+                session_started = time.monotonic()
+            rate = learning_rate(config, state.step, steps)
+            for group in state.optimizer.param_groups:
+                group["lr"] = rate
+            with model_rng(solver, experiment, state.step), autocast(experiment):
+                logits = solver(batch, layers)
+                loss = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+            state.optimizer.zero_grad()
+            loss.backward()
+            if config.clip:
+                torch.nn.utils.clip_grad_norm_(solver.parameters(), config.clip)
+            state.optimizer.step()
+            state.window.add(loss, logits, batch)
+            state.step += 1
+
+            step, last, stop = state.step, state.step == steps, interrupted()
+            log = step % config.log_every == 0 or last
+            save = step % config.checkpoint_every == 0 or last or stop
+            seen = {"step": step, "examples": step * config.batch_size}
+            if log or save:
+                check_finite(run, state)
+            if log:
+                append(metrics, {**seen, "learning_rate": rate, **state.window.to_json()})
+                state.window.clear()
+            if step % experiment.evaluation.every == 0 or last:
+                tested = evaluate_during_training(solver, experiment, step)
+                accuracy = {a.length: a.exact_match for a in tested}
+                append(metrics, {**seen, "evaluation": [a.to_json() for a in tested]})
+            state.seconds = time.monotonic() - started
+            if save:
+                save_checkpoint(run, state, metrics)
+            if stop:
+                raise KeyboardInterrupt
+            pace = (time.monotonic() - session_started) / (step - first)
+            yield Progress(
+                run.path.name,
+                step,
+                steps,
+                loss.item(),
+                accuracy,
+                config.batch_size / pace,
+                pace * (steps - step),
+                reason,
+            )
+
+        metrics.close()
+        tested = [  # the checkpoint of the last step lets this be stopped at any block
+            measure_accuracy(solver, n, until(interrupted, final_test_set(experiment, n)))
+            for n in experiment.final_lengths
+        ]
+        result = {
+            "identity": run.identity,
+            "steps": steps,
+            "examples": steps * config.batch_size,
+            "parameters": sum(p.numel() for p in solver.parameters()),
+            "seconds": round(time.monotonic() - started, 1),
+            "evaluation": [a.to_json() for a in tested],
+        }
+        run.finish(solver, result)
+
+
+def initial_state(run: Run, device: torch.device) -> State:
+    """The model, optimiser and counts before the first step."""
+    experiment = run.experiment
+    resumed = run.checkpoint.exists()
+    if experiment.start_from and not resumed and experiment.identity() != run.identity:
+        raise UsageError(
+            f"{run.path} was made to start from another run than {experiment.start_from} is now"
+        )
+    solver = experiment.build() if resumed else initial_solver(experiment)
+    solver = solver.to(device).train()
+    config = experiment.training
+    optimizer = config.optimizer.build(solver, config.betas, config.weight_decay)
+    return State(solver, optimizer, Window(experiment.training_layout().n_out, device))
+
+
+def initial_solver(experiment: Experiment) -> Solver:
+    """The model with random weights, or those of another run."""
+    solver = experiment.build()
+    if experiment.start_from is None:
+        seed = int(generator(experiment.seed, "initialisation").integers(2**62))
+        solver.encoder.initialise(torch.Generator().manual_seed(seed))
+    else:
+        solver.load_state_dict(find_origin(experiment).load().state_dict())
+    return solver
+
+
+def find_origin(experiment: Experiment) -> Run:
+    """The run that an experiment starts from, if its weights fit."""
+    assert experiment.start_from is not None
+    origin = Run(experiment.start_from)
+    parts: Any = {"task": True, "layout": True, "model": True, "data": {"test_digits"}}
+    ours, theirs = (
+        e.model_dump(include=parts, exclude={"model": {"preset"}})
+        for e in (experiment, origin.experiment)
+    )
+    for part, fields in ours.items():
+        for key, value in fields.items():
+            other = theirs[part].get(key)
+            if other != value:
+                raise UsageError(
+                    f"start_from is {origin.path}, whose {part}.{key} is {other!r}"
+                    f" instead of {value!r}"
+                )
+    if origin.status != "finished":
+        raise UsageError(
+            f"start_from is {origin.path}, which has not finished"
+            f" (`lengthwise resume {origin.path}`)"
+        )
+    return origin
+
+
+def batches(experiment: Experiment, solver: Solver, start: int) -> Iterator[tuple[Batch, int]]:
+    """The batch of each step, and how often its layers are applied."""
+    data = TrainingSet(experiment.task, experiment.data, experiment.seed)
+    for step in range(start, experiment.steps):
+        examples = data.batch(step, experiment.training.batch_size)
+        padding = sample_padding(experiment, step)
+        rng = generator(experiment.seed, "layers", step)
+        layers = experiment.model.depth.sample_layers(rng, experiment.model.layers)
+        yield solver.training_batch(examples, padding), layers
+
+
+def sample_padding(experiment: Experiment, step: int) -> int:
+    most = experiment.extra_padding
+    return int(generator(experiment.seed, "padding", step).integers(most + 1)) if most else 0
+
+
+def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
+    """A linear warm-up, then a cosine to zero, or a constant."""
+    if step < config.warmup_steps:
+        return config.learning_rate * (step + 1) / config.warmup_steps
+    if config.schedule == "constant":
+        return config.learning_rate
+    done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
+    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def evaluate_during_training(
+    solver: Solver, experiment: Experiment, step: int
+) -> list[Accuracy]:
+    """Every step has test sets of its own."""
+    config = experiment.evaluation
+    return evaluate(
+        solver, experiment.lengths, config.examples, experiment.seed, step, config.sampling
+    )
+
+
+def final_test_set(experiment: Experiment, length: int) -> Iterator[Examples]:
+    config, occasion = experiment.evaluation, experiment.steps + 1
+    count, seed = config.final_examples, experiment.seed
+    return evaluation_set(experiment.task, length, count, seed, occasion, config.sampling)
+
+
+def until(stop: Callable[[], bool], blocks: Iterator[Examples]) -> Iterator[Examples]:
+    """The blocks, until there is a Ctrl-C."""
+    for block in blocks:
+        if stop():
+            raise KeyboardInterrupt
+        yield block
+
+
+def check_finite(run: Run, state: State) -> None:
+    """Stop a run whose loss or weights are not numbers any more, before they reach a checkpoint."""
+    if not math.isfinite(state.window.loss):
+        reason = f"the loss is {state.window.loss} at step {state.step}"
+    elif not all(bool(p.isfinite().all()) for p in state.solver.parameters()):
+        reason = f"the weights are no longer finite at step {state.step}"
+    else:
+        return
+    run.fail(reason, state.step)
+    kept = "the last checkpoint is kept, and " if run.checkpoint.exists() else ""
+    raise UsageError(
+        f"training of {run.path} stopped: {reason}; {kept}a smaller training.learning_rate may help"
+    )
+
+
+def model_rng(solver: Solver, experiment: Experiment, step: int) -> AbstractContextManager[Any]:
+    """Dropout depends on the seed and the step only; PyTorch's global generator is left alone."""
+    if not solver.encoder.random:
+        return nullcontext()
+    return seeded(int(generator(experiment.seed, "dropout", step).integers(2**62)))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def autocast(experiment: Experiment) -> AbstractContextManager[Any]:
+    device_type = torch.device(experiment.device).type
+    enabled = experiment.precision == "bfloat16"
+    return torch.autocast(device_type, torch.bfloat16, enabled=enabled)
