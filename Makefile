@@ -1,24 +1,29 @@
-# `make demo` and `make test` set up all that they need, in .venv.
+# `make demo` and `make test` set up all that they need in .venv.
 PYTHON ?= python3.11
 BIN := .venv/bin
+CODE := src tests bench examples
 
-.PHONY: demo test test-slow bench bench-examples format clean
+.PHONY: demo test test-slow test-sanitizers bench bench-examples format clean
 
 demo: .venv/ready
 	$(BIN)/lengthwise demo
 
 test: .venv/ready
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/pytest -m "not slow"
 
-# What takes minutes: the whole demo, and more of what `test` samples.
+# Tests that take minutes: the whole demo, and more of what `test` samples.
 test-slow: .venv/ready
 	$(BIN)/pytest -m slow -n 0
 
-# Speed against Hugging Face's models, in an environment with transformers that it makes; leave the machine alone
-# meanwhile. Then the examples that training takes, against the defaults.
+# The C code under AddressSanitizer and UndefinedBehaviorSanitizer, over random shapes.
+test-sanitizers: .venv/ready
+	$(BIN)/python tests/sanitize.py
+
+# Speed against Hugging Face's models, in an environment that it makes; leave the machine alone
+# meanwhile. `bench-examples` counts the examples that training needs, against the defaults.
 bench: .venv/ready
 	$(BIN)/python bench/bench.py
 
@@ -26,8 +31,8 @@ bench-examples: .venv/ready
 	$(BIN)/python bench/examples.py
 
 format: .venv/ready
-	$(BIN)/ruff check --fix src tests bench
-	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
 
 # torch first and by its exact version: a range would pull gigabytes of CUDA.
 .venv/ready: pyproject.toml

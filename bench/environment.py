@@ -15,19 +15,21 @@ REQUIREMENT = "transformers==4.57.6"
 
 
 def huggingface_python() -> Path:
-    """The Python of the environment, which is made if it isn't there yet."""
+    """The Python of the environment, which is made if it is not there yet."""
     executable, stamp = ENVIRONMENT / "bin" / "python", ENVIRONMENT / "complete"
     complete = f"{REQUIREMENT} on Python {sys.version}"
-    with open(ENVIRONMENT.with_suffix(".lock"), "w") as lock:  # one process creates it, the others wait
+    with open(ENVIRONMENT.with_suffix(".lock"), "w") as lock:  # one process makes it, others wait
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != complete:
             venv.create(ENVIRONMENT, clear=True, with_pip=True)
-            subprocess.run([executable, "-m", "pip", "install", "-q", REQUIREMENT], check=True, stdout=sys.stderr)
+            install = [executable, "-m", "pip", "install", "-q", REQUIREMENT]
+            subprocess.run(install, check=True, stdout=sys.stderr)
             stamp.write_text(complete)
-        # Comes after the environment's own packages, so its older huggingface_hub is the one that is found.
+        # The shared packages come after the environment's own, whose older huggingface_hub is used.
         shared = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
         (own,) = ENVIRONMENT.glob("lib/python*/site-packages")
-        if not (link := own / "shared.pth").exists() or link.read_text() != shared:
+        link = own / "shared.pth"
+        if not link.exists() or link.read_text() != shared:
             link.write_text(shared)
     return executable
 

@@ -1,29 +1,26 @@
-"""What an experiment's identity is made of, by which runs and records are found."""
+"""Experiments: keys, their defaults, what an identity is made of, and choices that don't fit."""
 
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
+from conftest import label
 
-from lengthwise import experiment as configuration
-from lengthwise.errors import UsageError
-from lengthwise.experiment import keys
-from lengthwise.runs import Run
-from lengthwise.training import train
+from lengthwise.base import Registry, UsageError
+from lengthwise.training import keys
+from lengthwise.training.experiment import Experiment
+from lengthwise.training.loop import train
+from lengthwise.training.runs import Run
 
-QUICK = {"model.preset": "tiny", "training.steps": 2, "evaluation.examples": 5, "evaluation.final_examples": 5}
-# Options at their defaults aren't part of an identity, so none of these may change. New options can be added.
+QUICK = {
+    "model.preset": "tiny",
+    "training.steps": 2,
+    "evaluation.examples": 5,
+    "evaluation.final_examples": 5,
+}
+# Defaults are left out of identities, so none of these may change. New options can be added.
 DEFAULTS = """
-task.kind = addition
-task.operands = 2
-task.modulus = 100
-task.constant_length = false
-task.second_digits = 3
-layout.order = most-significant-first
-layout.compact = false
-layout.n_out = null
-layout.fitted = false
-layout.answer_room = false
-layout.long_multiplication = false
 data.train_digits = 5
 data.test_digits = 10
 data.train_size = 5000
@@ -31,104 +28,434 @@ data.sampling = problem-length
 data.priming = []
 data.priming_second = online
 data.train_operands = null
-data.chains = 0.0
-data.repeats = 0.0
-data.zeros = 0.0
-data.padding = 0
-model.preset = null
-model.encoder = universal-transformer
-model.layers = 4
-model.width = 128
-model.heads = 4
-model.feedforward_width = null
-model.embedding_width = null
+data.mixture = {}
+evaluation.every = 500
+evaluation.examples = 500
+evaluation.final_examples = 2000
+evaluation.final_lengths = null
+evaluation.lengths = null
+evaluation.sampling = exact
+layout = paper
+layout.extra_padding = 0
+layout.n_out = null
+layout.order = most-significant-first
 model.activation = relu
+model.attention = full
+model.attention.discrete_rows = false
+model.attention.mask_padding = false
+model.attention.over = significance
+model.attention.window = 1
+model.attention_dropout = null
+model.depth = fixed
+model.depth.extra_layers = 0
+model.depth.reinject_input = false
+model.depth.stable_for = 3
+model.dropout = 0.0
+model.embedding_width = null
+model.encoder = universal-transformer
+model.feedforward_width = null
+model.heads = 4
+model.init_std = null
+model.layers = 4
 model.norm = post
 model.norm_epsilon = 1e-12
-model.dropout = 0.0
-model.attention_dropout = null
-model.init_std = null
-model.scale_relative = false
-model.mask_padding = false
-model.content = true
-model.sink = false
-model.window = null
-model.window_over = significance
-model.recall = false
-model.read_rows = false
-model.patience = null
-model.position.kind = relative-key
-model.position.coordinate = index
-model.position.offset = 0
-model.position.clip = null
-model.position.by_operands = false
-model.position.strength = 1.0
-model.position.buckets = 32
-model.position.longest = 128
+model.position = relative-key
 model.position.base = 10000.0
+model.position.buckets = 32
+model.position.by_operands = false
+model.position.clip = null
+model.position.coordinate = index
 model.position.hidden = 32
-model.position.threshold = 512
 model.position.inner = relative-key
+model.position.longest = 128
+model.position.offset = 0
 model.position.reach = 2048
-training.steps = null
-training.epochs = null
-training.examples = null
-training.batch_size = 32
-training.learning_rate = 0.002
-training.warmup_steps = 100
-training.schedule = cosine
-training.betas = [0.9, 0.98]
-training.weight_decay = 0.01
-training.clip = 1.0
-training.more_layers = 0
-training.log_every = 50
-evaluation.every = 500
-evaluation.lengths = null
-evaluation.examples = 500
-evaluation.final_lengths = null
-evaluation.final_examples = 2000
-evaluation.sampling = exact
+model.position.strength = 1.0
+model.position.threshold = 512
+model.preset = null
+model.scale_relative = false
+model.width = 128
+precision = float32
 seed = 0
 start_from = null
-precision = float32
+task = addition
+task.constant_length = false
+task.modulus = 100
+task.operands = 2
+task.second_digits = 3
+training.batch_size = 32
+training.betas = [0.9, 0.98]
+training.clip = 1.0
+training.epochs = null
+training.examples = null
+training.learning_rate = 0.002
+training.log_every = 50
+training.optimizer = adamw
+training.optimizer.momentum = 0.95
+training.optimizer.rate_factor = 0.2
+training.schedule = cosine
+training.steps = null
+training.warmup_steps = 100
+training.weight_decay = 0.01
 """
+SECTIONS = {"", "data", "model", "training", "evaluation"}
+# Another value of every key that matters for a result, and of those that don't.
+CHANGES: dict[str, Any] = {
+    "data.train_digits": 4,
+    "data.test_digits": 12,
+    "data.train_size": 100,
+    "data.sampling": "exact",
+    "data.priming": "8=5",
+    "data.priming_second": "fixed",
+    "data.train_operands": 2,
+    "data.mixture": {"zeros": 0.5},
+    "evaluation.every": 7,
+    "evaluation.examples": 7,
+    "evaluation.final_examples": 7,
+    "evaluation.final_lengths": "5:7",
+    "evaluation.lengths": [6],
+    "evaluation.sampling": "uniform-length",
+    "model.activation": "gelu",
+    "model.attention_dropout": 0.1,
+    "model.dropout": 0.1,
+    "model.embedding_width": 16,
+    "model.encoder": "transformer",
+    "model.feedforward_width": 64,
+    "model.heads": 2,
+    "model.init_std": 0.02,
+    "model.layers": 3,
+    "model.norm": "pre",
+    "model.norm_epsilon": 1e-6,
+    "model.scale_relative": True,
+    "model.width": 64,
+    "precision": "bfloat16",
+    "seed": 1,
+    "training.batch_size": 16,
+    "training.betas": [0.9, 0.999],
+    "training.clip": None,
+    "training.epochs": 2,
+    "training.examples": 3200,
+    "training.learning_rate": 0.001,
+    "training.log_every": 7,
+    "training.schedule": "constant",
+    "training.steps": 7,
+    "training.warmup_steps": 7,
+    "training.weight_decay": 0.1,
+}
+UNIMPORTANT = {
+    "device": "cuda",
+    "threads": 2,
+    "model.preset": "cpu",
+    "training.checkpoint_every": 7,
+    "training.steps": 3000,
+}
+# Another value of every option of a choice, by its name, and what a kind or an option needs.
+OPTIONS: dict[str, Any] = {
+    "base": 100.0,
+    "buckets": 16,
+    "by_operands": True,
+    "clip": 3,
+    "constant_length": True,
+    "coordinate": "significance",
+    "discrete_rows": True,
+    "extra_layers": 1,
+    "extra_padding": 2,
+    "hidden": 8,
+    "inner": "alibi",
+    "longest": 64,
+    "mask_padding": True,
+    "modulus": 7,
+    "momentum": 0.9,
+    "n_out": 14,
+    "offset": 3,
+    "operands": 3,
+    "order": "least-significant-first",
+    "over": "index",
+    "rate_factor": 0.3,
+    "reach": 512,
+    "reinject_input": True,
+    "second_digits": 2,
+    "stable_for": 2,
+    "strength": 2.0,
+    "threshold": 64,
+    "window": 2,
+}
+NEEDS: dict[str, dict[str, Any]] = {
+    "long-multiplication": {"task": "multiplication"},
+    "positional": {
+        "task": "multiplication",
+        "layout": "long-multiplication",
+        "model.position": "relative-bias",
+    },
+}
 
 
-def test_no_default_has_changed():
-    """Else an old run would be taken for another experiment. Give the new value another way."""
-    now = {key: default for key, default, _ in keys()}
-    before = dict(line.split(" = ") for line in DEFAULTS.strip().splitlines())
-    assert {key: now.get(key) for key in before} == before
-    assert configuration.load().steps == 3000
+def known_defaults() -> dict[str, str]:
+    return {key.name: key.default for key in (*keys.all_keys(), *keys.keys({}))}
 
 
-def test_an_experiment_keeps_its_identity():
-    default = configuration.load()
-    assert default.identity()[:16] == "da1a74ac7897364e"
-    assert configuration.load(None, {"model.preset": "cpu", "threads": 2}).identity() == default.identity()
-    for key, value in {"model.width": 64, "evaluation.examples": 9, "task.operands": 3, "data.chains": 0.5}.items():
-        assert configuration.load(None, {key: value}).identity() != default.identity(), key
+def own_kinds(registry: Registry[Any]) -> list[str]:
+    """Without those that other tests register."""
+    return [kind for kind in registry if registry[kind].__module__.startswith("lengthwise.")]
 
 
-def trained(root, name: str, **settings) -> Run:
-    run = Run.create(configuration.load(None, {**QUICK, **settings}), root, name)
+def test_no_default_has_changed() -> None:
+    """Else an old run would be taken for another experiment."""
+    pinned = dict(line.split(" = ") for line in DEFAULTS.strip().splitlines())
+    found = known_defaults()
+    assert {key: found.get(key) for key in pinned} == pinned
+    assert keys.load().steps == 3000
+
+
+def test_an_identity_is_the_same_in_every_version() -> None:
+    assert keys.load().identity()[:16] == "7c1f67f9c2305312"
+    fields = {**NEEDS["positional"], "data.priming": "8=5", "training.optimizer": "muon"}
+    assert keys.load(None, fields).identity()[:16] == "400db6bda1233573"
+
+
+def test_an_identity_depends_on_all_that_matters() -> None:
+    """Every key outside of choices is listed here, so a new one has to be put in a list."""
+    sections = {key.name for key in keys.keys({}) if key.name.rpartition(".")[0] in SECTIONS}
+    assert sections - Registry.all.keys() == CHANGES.keys() | UNIMPORTANT.keys() | {"start_from"}
+    identities = [keys.load(None, {key: value}).identity() for key, value in CHANGES.items()]
+    default = keys.load().identity()
+    assert len({default, *identities}) == 1 + len(CHANGES)
+
+
+@pytest.mark.parametrize("key", list(Registry.all))
+def test_an_identity_depends_on_every_option_of_a_choice(key: str) -> None:
+    registry = Registry.all[key]
+    identities = []
+    for kind in own_kinds(registry):
+        base = {**NEEDS.get(kind, {}), key: kind}
+        identities.append(keys.load(None, base).identity())
+        for option in registry.options_of(registry[kind]).model_fields:
+            changed = {**base, f"{key}.{option}": OPTIONS[option]}
+            identities.append(keys.load(None, changed).identity())
+    assert len(set(identities)) == len(identities)
+
+
+@pytest.mark.parametrize("key", UNIMPORTANT)
+def test_an_identity_ignores_what_does_not_matter(key: str) -> None:
+    assert keys.load(None, {key: UNIMPORTANT[key]}).identity() == keys.load().identity()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"training.examples": 96_000},
+        {"training.epochs": 19.2},
+        {"training.optimizer": {"kind": "adamw"}},
+        {"model.position": {"kind": "relative-key", "clip": None}},
+        {"data.priming": {8: 0}},
+        {"evaluation.lengths": None},
+    ],
+    ids=label,
+)
+def test_an_experiment_written_in_another_way_is_the_same(fields: dict[str, Any]) -> None:
+    assert keys.load(None, fields).identity() == keys.load().identity()
+
+
+def finish(root: Path, name: str, **fields: Any) -> Run:
+    run = Run.create(keys.load(None, {**QUICK, **fields}), root, name)
     list(train(run))
     return run
 
 
-def test_a_run_that_starts_from_another_outlives_it(tmp_path):
-    first = trained(tmp_path, "first")
-    second = trained(tmp_path, "second", start_from=str(first.path), seed=1)
+def test_the_origin_of_fine_tuning_is_part_of_the_identity(tmp_path: Path) -> None:
+    origins = [finish(tmp_path, name, seed=seed) for name, seed in (("a", 0), ("b", 1))]
+    tuned = [keys.load(None, {**QUICK, "start_from": str(run.path)}) for run in origins]
+    plain = keys.load(None, QUICK)
+    assert len({plain.identity(), *(experiment.identity() for experiment in tuned)}) == 3
+    shutil.copytree(origins[0].path, tmp_path / "moved")
+    moved = keys.load(None, {**QUICK, "start_from": str(tmp_path / "moved")})
+    assert moved.identity() == tuned[0].identity()
+
+
+def test_a_fine_tuned_run_outlives_its_origin(tmp_path: Path) -> None:
+    first = finish(tmp_path, "first")
+    second = finish(tmp_path, "second", start_from=str(first.path), seed=1)
     shutil.rmtree(first.path)
-    third = trained(tmp_path, "third", start_from=str(second.path), seed=2)
+    third = finish(tmp_path, "third", start_from=str(second.path), seed=2)
     assert third.status == "finished"
     assert third.experiment.identity() == third.identity
 
 
-def test_a_run_does_not_start_from_what_has_taken_the_place_of_its_origin(tmp_path):
-    first = trained(tmp_path, "first")
-    second = Run.create(configuration.load(None, {**QUICK, "start_from": str(first.path), "seed": 1}), tmp_path)
+def test_a_run_does_not_start_from_a_replaced_origin(tmp_path: Path) -> None:
+    first = finish(tmp_path, "first")
+    fields = {**QUICK, "start_from": str(first.path), "seed": 1}
+    second = Run.create(keys.load(None, fields), tmp_path)
     shutil.rmtree(first.path)
-    trained(tmp_path, "first", seed=5)
+    finish(tmp_path, "first", seed=5)
     with pytest.raises(UsageError, match="was made to start from another run than"):
         list(train(second))
+
+
+SAME_TASK = [
+    {"task": "addition", "task.operands": 3},
+    {"task.operands": 3, "task": "addition"},
+    {"task.kind": "addition", "task.operands": 3},
+    {"task.operands": 3, "task.kind": "addition"},
+    {"task": {"kind": "addition", "operands": 3}},
+    {"task": {"operands": 3}},
+    {"task.operands": 3},
+]
+
+
+@pytest.mark.parametrize("fields", SAME_TASK, ids=str)
+def test_a_choice_and_its_options_merge_in_any_order(fields: dict[str, Any]) -> None:
+    expected = Experiment.model_validate({"task": {"kind": "addition", "operands": 3}})
+    assert keys.parse(fields) == expected
+
+
+def test_nested_choices_merge() -> None:
+    fields = {"model.position": "randomised", "model.position.inner": "rope"}
+    position = keys.parse({**fields, "model.position.inner.base": 100.0}).model.position
+    inner = {"kind": "rope", "coordinate": "index", "base": 100.0}
+    assert position.model_dump() == {"kind": "randomised", "inner": inner, "reach": 2048}
+
+
+def test_overrides_change_a_file(tmp_path: Path) -> None:
+    """A section keeps its other keys. Another kind drops the options of the one before."""
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "training: {learning_rate: 1e-3, steps: 7}\n"
+        "model: {width: 64, position: {kind: relative-key, clip: 3}}\n"
+        "data: {priming: 6:8=30, train_digits: 4}\n"
+    )
+    experiment = keys.load(path)
+    assert experiment.training.learning_rate == 0.001
+    assert sum(count for _, count in experiment.data.priming) == 30
+    assert keys.load(path, {"model.position.clip": 5}).model.position.model_dump()["clip"] == 5
+    assert keys.load(path, {"model.position": "alibi"}).model.position.kind == "alibi"
+    assert keys.load(path, {"model": {"layers": 2}}).model.width == 64
+    assert keys.load(path, {"data": {"priming": {8: 3}}}).data.train_digits == 4
+    assert keys.load(path, {"data.priming": {8: 3}}).data.priming == ((8, 3),)
+    assert keys.load(path, {"training.steps": 9}).steps == 9
+
+
+def test_a_section_may_be_given_in_parts() -> None:
+    parts = {"model.width": 64, "model": {"layers": 2}, "model.heads": 2}
+    whole = {"model": {"width": 64, "layers": 2, "heads": 2}}
+    assert keys.parse(parts) == keys.parse(whole)
+
+
+def test_an_experiment_survives_yaml(tmp_path: Path) -> None:
+    fields = {**NEEDS["positional"], "data.priming": "8=5", "data.mixture": "zeros=0.5"}
+    experiment = keys.load(None, {**fields, "training.optimizer": "muon", "model.preset": "tiny"})
+    (tmp_path / "config.yaml").write_text(experiment.to_yaml())
+    again = keys.load(tmp_path / "config.yaml")
+    assert again == experiment
+    assert again.identity() == experiment.identity()
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("width", "there is no key 'width': did you mean 'model.width'?"),
+        ("model.widht", "there is no key 'model.widht': did you mean 'model.width'?"),
+        ("training.optimzer", "did you mean 'training.optimizer'?"),
+        ("seeds", "did you mean 'seed'?"),
+        ("modle.width", "there is no key 'modle': did you mean 'model'?"),
+        ("zzz", "there is no key 'zzz': `lengthwise train --keys` lists all"),
+        ("model.position.clipp", "'relative-key' has no option 'clipp': did you mean 'clip'?"),
+        ("model.depth.stable_for", "the depth 'fixed' has no option 'stable_for': it has none."),
+        ("layout.compact", "the layout 'paper' has no option 'compact': known: n_out, order."),
+    ],
+)
+def test_an_unknown_key_names_the_nearest(key: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        keys.load(None, {key: 1})
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"layout.extra_padding": 2}, "the layout 'paper' has no option 'extra_padding'"),
+        ({"layout": {"kind": "fitted", "extra_padding": -1}}, "extra_padding of the layout"),
+        ({"layout": "long-multiplication"}, "needs the task multiplication"),
+        ({"layout.n_out": 3}, "answers have up to 11 digits"),
+        ({"data.train_operands": 3}, "data.train_operands is 3, but the task has 2"),
+        ({"data.train_digits": 11}, "more than data.test_digits"),
+        ({"evaluation.lengths": [11]}, "evaluation.lengths has 11"),
+        ({"model.width": 30}, "model.heads, 4, does not divide"),
+        ({"model.preset": "tinny"}, "there is no preset 'tinny': did you mean 'tiny'?"),
+        ({"model.attention": "positional"}, "such as relative-bias, not relative-key"),
+        (
+            {"model.depth": "until-stable", "model.encoder": "transformer"},
+            "the depth 'until-stable' needs shared layers",
+        ),
+        (
+            {
+                "model.attention": {"kind": "positional", "discrete_rows": True},
+                "model.position": "relative-bias",
+            },
+            "discrete_rows needs rows: the layout 'long-multiplication'",
+        ),
+        ({"training.steps": 5, "training.epochs": 1}, "training.steps and training.epochs are"),
+        ({"training.betas": [0.9]}, "AdamW has two"),
+        ({"training.steps": True}, "training.steps is True, but it can't be true or false"),
+        ({"training.learning_rate": float("inf")}, "training.learning_rate is inf"),
+        ({"seed": -1}, "seed is -1"),
+        ({"task": 3}, "task is a name or a mapping with 'kind', not 3"),
+        ({"model": "x", "model.width": 3}, "'model.width' can't be set, because model is 'x'"),
+    ],
+    ids=label,
+)
+def test_options_that_do_not_fit_are_refused_in_one_sentence(
+    fields: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        keys.load(None, fields)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_command_line_words_become_keys() -> None:
+    """Values are YAML, a switch needs none, and the last of several values counts."""
+    words = "--seed 1 --model.width=64 --data.priming 6:35=500 --training.learning-rate 1e-3"
+    words += " --task.constant_length --model.position {kind: alibi} --seed 2"
+    arguments = words.replace("{kind: alibi}", "{kind:\xa0alibi}").split(" ")
+    arguments = [word.replace("\xa0", " ") for word in arguments]
+    assert keys.parse_overrides(arguments) == {
+        "seed": 2,
+        "model.width": 64,
+        "data.priming": "6:35=500",
+        "training.learning_rate": 0.001,
+        "task.constant_length": True,
+        "model.position": {"kind": "alibi"},
+    }
+    assert keys.parse_overrides(["--seed", "-1"]) == {"seed": -1}
+    for bad, sentence in [("seed", "'seed' is neither a key"), ("--seed", "--seed needs a value")]:
+        with pytest.raises(UsageError, match=sentence):
+            keys.parse_overrides([bad])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("seed: 1\nmodel: {}\nseed: 2\n", "'seed' is given twice in the mapping that starts"),
+        ("model:\n  width: 8\n  width: 9\n", "'width' is given twice .* line 2"),
+        ("- 1\n- 2\n", "should be a mapping of keys such as task and model"),
+        ("model: {width: [\n", "is not YAML"),
+    ],
+    ids=["twice", "twice-inside", "list", "broken"],
+)
+def test_bad_files_are_refused_in_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(UsageError, match=sentence) as caught:
+        keys.load(tmp_path / "config.yaml")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_listed_keys_are_those_of_the_chosen_kinds() -> None:
+    names = [key.name for key in keys.keys({})]
+    assert len(set(names)) == len(names) < 70  # a screen for the paper's experiments
+    assert "model.position.clip" in names
+    assert "model.position.buckets" not in names
+    other = {key.name for key in keys.keys({"model.position": "t5-bias"})}
+    assert "model.position.buckets" in other
+    assert "model.position.clip" not in other
+    assert all(key.description for key in keys.all_keys())

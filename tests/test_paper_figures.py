@@ -1,194 +1,189 @@
-"""The paper's figures on hand-made results: verdicts, thresholds and fits, drawing with gaps, shared runs."""
+"""The paper's figures on hand-made results: verdicts, thresholds and fits, drawing with gaps."""
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 import pytest
+from paper_fixtures import (
+    SEEDS,
+    Accuracy,
+    Speed,
+    one_at_a_time,
+    only,
+    record,
+    results,
+    together,
+    verdicts,
+    without,
+)
 
-from lengthwise import paper
-from lengthwise.paper import figure_digits_test, figure_digits_training, figure_failures, figure_finetuning_priming
-from lengthwise.paper import figure_priming_ablations as ablations
-from lengthwise.paper import figure_priming_absolute as absolute
-from lengthwise.paper import figure_priming_lengths as priming_lengths
-from lengthwise.paper import figure_scaling as scaling
-from lengthwise.paper.artefact import SCALES, Artefact, Record, Results, ScaleName, Undecided
-from lengthwise.paper.figure_digit_curves import ABSOLUTE, RELATIVE, gap, on_training
-from lengthwise.paper.figure_failures import RUN
-from lengthwise.paper.figure_finetuning_priming import BASE, LEVEL, LONG, SECOND, SHORT, tuned, with_priming
-from lengthwise.paper.records import plan
+from lengthwise.paper import ARTEFACTS
+from lengthwise.paper.artefacts import beyond_operands, figure_failures, figure_overspill
+from lengthwise.paper.artefacts import figure_digit_curves as digit_curves
+from lengthwise.paper.artefacts import figure_finetuning_priming as finetuning
+from lengthwise.paper.artefacts import figure_priming_ablations as ablations
+from lengthwise.paper.artefacts import figure_priming_absolute as absolute
+from lengthwise.paper.artefacts import figure_priming_by_three as by_three
+from lengthwise.paper.artefacts import figure_priming_lengths as priming_lengths
+from lengthwise.paper.artefacts import figure_scaling as scaling
+from lengthwise.paper.experiments import LEVEL, PRIMED, UNPRIMED, fine_tuned_label
+from lengthwise.paper.learning import digit_gap, training_digit_curves
+from lengthwise.paper.records import load_results
+from lengthwise.paper.results import Record, Results
+from lengthwise.paper.scales import ENCODERS, ScaleName
 
 matplotlib.use("Agg")
 
-NAMES = (
-    "figure-scaling",
-    "figure-finetuning-priming",
-    "figure-priming-ablations",
-    "figure-priming-lengths",
-    "figure-failures",
-    "figure-digit-curves",
-    "figure-priming-absolute",
-    "figure-digits-training",
-    "figure-digits-test",
-)
-FIGURES = [paper.ARTEFACTS[name] for name in NAMES]
-POINTS = np.arange(1, 21) * 1000  # examples seen
-Speed = Callable[[int, int], float]  # (digit, of digits) → the share of training after which it is learned
+SHORT, LONG = 5, 35
+Made = Callable[[ScaleName, bool], Results]  # like the paper, or contradicting every claim
+HAND_MADE: dict[str, Made] = {}
 
 
-def at_once(digit: int, digits: int) -> float:
-    return 0.3 if digit in (1, digits) else 0.5
+def hand_made(name: str) -> Callable[[Made], Made]:
+    def register(make: Made) -> Made:
+        HAND_MADE[name] = make
+        return make
+
+    return register
 
 
-def one_at_a_time(digit: int, digits: int) -> float:
-    return 0.05 if digit in (1, digits) else 0.1 + 0.8 * (digit - 1) / digits
-
-
-def record(
-    accuracy: Callable[[int], float],
-    longest: int,
-    second: int = 1,
-    speed: Speed = at_once,
-    delay: float = 0.2,
-    study: Record | None = None,
-) -> Record:
-    """A record as `records.keep` writes it, in which longer problems are learned later."""
-    curve = []
-    for examples in POINTS:
-        done, tests = examples / POINTS[-1], []
-        for length in (SHORT, longest):
-            n = length + second
-            late = delay * (length > SHORT)
-            digits = [accuracy(length) * float(done >= min(1, speed(d, n) + late)) for d in range(1, n + 1)]
-            tests.append({"length": length, "exact_match": min(digits), "digits": digits})
-        curve.append({"examples": int(examples), "evaluation": tests})
-    return {
-        "evaluation": [{"length": n, "exact_match": accuracy(n)} for n in range(SHORT, longest + 1)],
-        "curve": curve,
-        "training": [
-            {"examples": e["examples"], "loss": 1.0, "train": [*e["evaluation"][0]["digits"], 1.0, 1.0]} for e in curve
-        ],
-        "measures": {} if study is None else {figure_failures.NAME: study},
-    }
-
-
-def results(scale: ScaleName, records: dict[str, Record], seeds: int = 3) -> Results:
-    return Results(scale, {label: [record] * seeds for label, record in records.items()})
-
-
-def verdicts(figure: Artefact, results: Results) -> list[str]:
-    return [claim.verdict(results) for claim in figure.claims]
-
-
-def products(scale: ScaleName, accuracy: Callable[[int], float], **options: Any) -> Record:
-    return record(accuracy, LONG[scale], SECOND[scale], **options)
-
-
-def only(*good: int, high: float = 0.97) -> Callable[[int], float]:
-    """A model that knows these lengths."""
-    return lambda length: high if length in good else 0.0
-
-
-def needing(enough: float, counts: Sequence[int], level: float) -> dict[int, float]:
-    """Accuracies that rise with the count, and are at the level, by linear interpolation, with enough examples."""
+def needing(enough: float, counts: Sequence[int]) -> dict[int, float]:
+    """Accuracies that rise with the count and cross the level, interpolated, at `enough`."""
     below, above = max(n for n in counts if n < enough), min(n for n in counts if n >= enough)
     before, after = enough - below, above - enough
-    step = level if not below else min(level / 2, (1 - level) / 2 * before / after if after else 1)
-    low, high = level - step, level + step * after / before
-    return {n: low * (n / below) ** 3 if n < enough else high + (1 - high) * (1 - above / n) for n in counts if n}
+    step = LEVEL if not below else min(LEVEL / 2, (1 - LEVEL) / 2 * before / after if after else 1)
+    low, high = LEVEL - step, LEVEL + step * after / before
+    low_part = {n: low * (n / below) ** 6 for n in counts if 0 < n < enough}
+    return {**low_part, **{n: high + (1 - high) * (1 - above / n) for n in counts if n >= enough}}
 
 
-# For each figure: results as the paper has them, and results that contradict every claim.
-
-
+@hand_made("figure-scaling")
 def scaling_results(scale: ScaleName, like_paper: bool) -> Results:
-    """Widths and depths count, and Transformers need more width; or else the other way round."""
-    _, narrow, *_ = widths = scaling.WIDTHS[scale]
-    standard, depth = scaling.STANDARD[scale]
+    """Width and depth count, and Transformers need more width; or else the other way round."""
+    widths, (standard, depth) = scaling.WIDTHS[scale], scaling.STANDARD[scale]
+    fewest = min(scaling.DEPTHS[scale])
+
+    wide, narrow = (
+        ("Transformer", "UTransformer") if like_paper else ("UTransformer", "Transformer")
+    )
 
     def reach(encoder: str, width: int, layers: int) -> int:
-        if not like_paper:
-            return 7 if encoder == "Transformer" and layers > min(scaling.DEPTHS[scale]) and width < widths[-1] else 0
-        if (width <= narrow and encoder == "Transformer") or width < narrow:
+        if not like_paper and width in (widths[0], widths[-1]):
+            return 6 if width == widths[0] and encoder == narrow else 5
+        if width < {wide: widths[2], narrow: widths[1]}[encoder]:
             return 5
-        if encoder == "UTransformer" and layers < depth:
+        if encoder == ("UTransformer" if like_paper else "Transformer") and layers < depth:
             return 5
-        return 6 + widths.index(width) if width in widths else 7
+        return 17 if width == widths[-1] else 12
 
-    records = {
-        scaling.label(encoder, w, d): record(only(*range(reach(encoder, w, d) + 1), high=0.8), 10)
-        for encoder in ("Transformer", "UTransformer")
-        for w, d in [*((w, depth) for w in widths), *((standard, d) for d in scaling.DEPTHS[scale])]
-    }
-    return results(scale, records)
+    def made(encoder: str, width: int, layers: int) -> Record:
+        return record(only(*range(reach(encoder, width, layers) + 1)), longest=20)
 
-
-def finetuning_results(scale: ScaleName, like_paper: bool) -> Results:
-    long = LONG[scale]
-    plain = products(scale, only(SHORT))
-    primed = only(SHORT, long) if like_paper else lambda length: 0.6 if length == SHORT else 0.01
-    counts = figure_finetuning_priming.FINE[scale]
-    fine = needing(1000, counts, LEVEL) if like_paper else dict.fromkeys(counts, 0.2)
+    sizes = [*((w, depth) for w in widths), *((standard, d) for d in scaling.DEPTHS[scale])]
     return results(
-        scale,
-        {
-            BASE: plain,
-            with_priming(50): products(scale, primed),
-            **{
-                tuned(n): products(scale, lambda length, a=a: a if length == long else 0.1 if like_paper else 0.9)
-                for n, a in fine.items()
-            },
-        },
+        {scaling.label(e, w, d): made(e, w, d) for e in ENCODERS for w, d in sizes}, scale
     )
 
 
-def ablation_results(scale: ScaleName, like_paper: bool) -> Results:
-    """The sample needed grows with the logarithm of the size and linearly with the length; or else it falls."""
-    long, level, records = LONG[scale], LEVEL, {BASE: products(scale, only(SHORT))}
-    cases = [(size, long, runs) for size, runs in ablations.by_size(scale).items()]
-    cases += [(5000, length, runs) for length, runs in ablations.by_length(scale).items() if length < long]
-    for size, length, runs in cases:
-        needed = expected_by_size(size) if length == long else expected_by_length(scale, length)
-        rising = needing(needed, list(runs), level)
-        for count, run in runs.items():
-            if run == BASE:
-                continue
-            if like_paper:
-                accuracy = rising[count]
-            elif length < long or size == 1000:
-                accuracy = level * (count == max(runs))
-            else:
-                accuracy = 0.95 * (size == 5000 or count > min(runs))
-            records[run] = products(scale, only(length, high=accuracy))
-    usual = records[ablations.label(50, long)]["evaluation"][-1]["exact_match"]
-    better = min(1.0, usual + 0.05) if like_paper else usual / 2
-    records[ablations.CURRICULUM] = products(scale, only(long, high=better), delay=0.0 if like_paper else 0.4)
-    return results(scale, records)
+@hand_made("figure-finetuning-priming")
+def finetuning_results(scale: ScaleName, like_paper: bool) -> Results:
+    counts = finetuning.FINE_TUNING_COUNTS[scale]
+    fine = needing(1000, counts) if like_paper else dict.fromkeys(counts, 0.2)
+    forgotten = 0.1 if like_paper else 0.9
+    primed = record(only(SHORT, LONG), delay=0.2)
+    unprimed = record(only(SHORT) if like_paper else lambda n: 1.0 if n == SHORT else 0.15)
+    if not like_paper:
+        primed = record(lambda n: 0.91 if n == SHORT else 0.1)
+    tuned = {
+        fine_tuned_label(n): record(lambda length, a=a: a if length == LONG else forgotten)  # type: ignore[misc]
+        for n, a in fine.items()
+    }
+    made = {UNPRIMED: unprimed, finetuning.WITH_PRIMING: primed, **tuned}
+    return results(made, scale, dict.fromkeys(tuned, UNPRIMED))
+
+
+@hand_made("figure-priming-by-three")
+def by_three_results(scale: ScaleName, like_paper: bool) -> Results:
+    good, bad = record(only(SHORT, LONG)), record(only(SHORT))
+    if not like_paper:
+        good, bad = record(lambda n: 0.89), record(lambda n: 0.95)
+    return results({by_three.WITHOUT: bad, by_three.WITH_PRIMING: good}, scale)
 
 
 def expected_by_size(size: int) -> float:
     return 20 + 35 * float(np.log10(size / 1000))
 
 
-def expected_by_length(scale: ScaleName, length: int) -> float:
-    """A line through what panel (b) has at the long length."""
-    return 10 + (expected_by_size(5000) - 10) * (length - 6) / (LONG[scale] - 6)
+def expected_by_length(length: int) -> float:
+    """A line through the sample that panel (b) has at the long length."""
+    return 11 + (expected_by_size(5000) - 11) * (length - 6) / (LONG - 6)
 
 
+@hand_made("figure-priming-ablations")
+def ablation_results(scale: ScaleName, like_paper: bool) -> Results:
+    """The sample needed grows with the log of the size and linearly with the length; or it falls."""
+    records = {UNPRIMED: record(only(SHORT))}
+    cases = [(size, LONG, runs) for size, runs in ablations.by_size(scale).items()]
+    lengths = {n: runs for n, runs in ablations.by_length(scale).items() if n < LONG}
+    cases += [(5000, length, runs) for length, runs in lengths.items()]
+    for size, length, runs in cases:
+        if like_paper:
+            needed = expected_by_size(size) if length == LONG else expected_by_length(length)
+        else:
+            needed = 50 * (size / 1000) ** -0.317 if length == LONG else 49 - length / 2
+        shares = needing(needed, list(runs))
+        for count, run in runs.items():
+            if run != UNPRIMED:
+                share = max(shares[count], 0.0 if like_paper else 0.06)
+                records[run] = record(
+                    only(SHORT, length, high=1.0) if share == 1 else knows(length, share)
+                )
+    fifty = final(records[ablations.label(PRIMED, LONG)], LONG)
+    better = min(1.0, fifty + 0.02) if like_paper else fifty / 2
+    records[ablations.TWO_LONGEST] = record(knows(LONG, better), delay=0.0 if like_paper else 0.4)
+    for name in ablations.other_curricula(scale):
+        records[name] = record(knows(LONG, 0.1 if like_paper else 0.9))
+    return results(records, scale)
+
+
+def knows(length: int, share: float) -> Accuracy:
+    """A model that has learnt 5 digits, and this share of another length."""
+    return lambda n: 0.97 if n == SHORT else share if n == length else 0.0
+
+
+def final(found: Record, length: int) -> float:
+    return float(next(a["exact_match"] for a in found["evaluation"] if a["length"] == length))
+
+
+@hand_made("figure-priming-lengths")
 def lengths_results(scale: ScaleName, like_paper: bool) -> Results:
-    long = LONG[scale]
-    even = [SHORT, *range(6, long + 1, 2)]
-    good = {
-        priming_lengths.ONE: only(SHORT, long) if like_paper else lambda n: 0.9,
-        priming_lengths.ALL: only(*range(SHORT, long + 1)) if like_paper else lambda n: 0.9,
-        priming_lengths.EVEN: only(*even) if like_paper else lambda n: 0.9,
+    even = [SHORT, *range(6, LONG + 1, 2)]
+    good: dict[str, Accuracy] = {
+        priming_lengths.ONE: only(SHORT, LONG) if like_paper else lambda n: 0.95,
+        priming_lengths.ALL: only(*range(SHORT, LONG + 1)) if like_paper else lambda n: 0.94,
+        priming_lengths.EVEN: only(*even) if like_paper else lambda n: 0.93,
     }
-    return results(scale, {label: products(scale, accuracy) for label, accuracy in good.items()})
+    return results({label: record(accuracy) for label, accuracy in good.items()}, scale)
 
 
-def failure_results(scale: ScaleName, like_paper: bool) -> Results:
+@hand_made("figure-overspill")
+def overspill_results(scale: ScaleName, like_paper: bool) -> Results:
+    even, integers = figure_overspill.READINGS
+    wide, narrow = only(*range(SHORT, LONG + 1)), only(SHORT, LONG)
+    if not like_paper:
+        wide, narrow = narrow, wide
+    by_label = {
+        figure_overspill.label(even, 1): wide,
+        figure_overspill.label(integers, 1): narrow,
+        figure_overspill.label(even, 3): narrow,
+        figure_overspill.label(integers, 3): narrow,
+    }
+    return results({label: record(accuracy) for label, accuracy in by_label.items()}, scale)
+
+
+def study(like_paper: bool) -> Record:
     carries = {n: (100, 100) if n < 3 else (60, 100) for n in range(7)}
     chain = {n: (150, 150) if n < 2 else (60, 100) for n in range(7)}
     wrong, position = {1: 70, 2: 50, 6: 20}, {1: 40, 2: 20, 5: 10}
@@ -196,74 +191,217 @@ def failure_results(scale: ScaleName, like_paper: bool) -> Results:
         carries = {n: (100 - 10 * n, 100) for n in range(7)}
         chain = {n: (20, 100) if n < 2 else (120 - 10 * n, 100) for n in range(7)}
         wrong, position = {1: 30, 6: 40}, {1: 10, 5: 20}
-    tables = {"by_carries": carries, "by_chain": chain, "wrong_symbols": wrong, "wrong_position": position}
-    study = {name: {str(key): value for key, value in table.items()} for name, table in tables.items()}
-    accuracy = only(SHORT, high=0.9)
-    return results(scale, {RUN: record(accuracy, 10, study={**study, "correct": 57, "examples": 100})})
+    tables: Mapping[str, Mapping[int, Any]] = {
+        "by_carries": carries,
+        "by_chain": chain,
+        "wrong_symbols": wrong,
+        "wrong_position": position,
+    }
+    keyed = {name: {str(k): v for k, v in table.items()} for name, table in tables.items()}
+    return {**keyed, "correct": 57, "examples": 100}
 
 
+@hand_made("figure-failures")
+def failure_results(scale: ScaleName, like_paper: bool) -> Results:
+    measures = {figure_failures.NAME: study(like_paper)}
+    made = record(only(SHORT, high=0.95), longest=20, measures=measures)
+    return results({figure_failures.RUN: made}, scale)
+
+
+@hand_made("figure-digit-curves")
 def digit_results(scale: ScaleName, like_paper: bool) -> Results:
-    together, apart = (at_once, one_at_a_time) if like_paper else (one_at_a_time, lambda digit, digits: 0.5)
+    near: Speed = together if like_paper else one_at_a_time
+    far: Speed = one_at_a_time if like_paper else lambda digit, digits: 0.5
+    inner_first: Speed = lambda digit, digits: 0.9 if digit in (1, digits) else digit / 20  # noqa: E731
     known = only(SHORT)
     records = {
-        ABSOLUTE: record(known, 10, speed=apart),
-        RELATIVE: record(known, 10, speed=together if like_paper else apart),
-        BASE: products(scale, known, speed=apart),
-        with_priming(50): products(scale, only(SHORT, LONG[scale]), speed=together),
+        digit_curves.ABSOLUTE: record(known, longest=20, speed=far),
+        digit_curves.RELATIVE: record(known, longest=20, speed=near if like_paper else inner_first),
+        UNPRIMED: record(known, speed=far),
+        digit_curves.WITH_PRIMING: record(only(SHORT, LONG), speed=near),
     }
-    return results(scale, records)
+    return results(records, scale)
 
 
+@hand_made("figure-priming-absolute")
 def absolute_results(scale: ScaleName, like_paper: bool) -> Results:
-    both = only(SHORT, LONG[scale])
-    good = products(scale, both, delay=0.2 if like_paper else -0.1)
-    bad = products(scale, only(SHORT), speed=one_at_a_time)
+    both = record(only(SHORT, LONG), delay=0.2 if like_paper else -0.1)
+    unprimed = record(only(SHORT), speed=one_at_a_time)
+    many, few = both, unprimed
     if not like_paper:
-        good, bad = products(scale, only(SHORT), speed=one_at_a_time), products(scale, both)
-    return results(scale, {absolute.UNPRIMED: bad, absolute.PRIMED: good})
+        half = record(lambda n: 0.92 if n == SHORT else 0.6, speed=one_at_a_time, delay=-0.5)
+        many, unprimed, few = half, record(only(SHORT, LONG)), both
+    relative = record(only(SHORT, LONG))
+    labels = (absolute.WITHOUT, absolute.WITH_FEW, absolute.WITH_MANY, absolute.RELATIVE)
+    return results(dict(zip(labels, (unprimed, few, many, relative), strict=True)), scale)
 
 
-HAND_MADE: dict[str, Callable[[ScaleName, bool], Results]] = {
-    "figure-scaling": scaling_results,
-    "figure-finetuning-priming": finetuning_results,
-    "figure-priming-ablations": ablation_results,
-    "figure-priming-lengths": lengths_results,
-    "figure-failures": failure_results,
-    "figure-digit-curves": digit_results,
-    "figure-priming-absolute": absolute_results,
-}
+@hand_made("beyond-operands")
+def operand_results(scale: ScaleName, like_paper: bool) -> Results:
+    def made(primed: bool) -> Record:
+        share = (0.9 if primed else 0.6) if like_paper else 0.2
+        operands = {str(n): share for n in beyond_operands.OPERANDS}
+        return record(only(SHORT), measures={beyond_operands.NAME: operands})
+
+    conditions = ARTEFACTS["beyond-operands"].conditions(scale)
+    return results({label: made("primed" in label) for label in conditions}, scale)
+
+
+def simple(better: str, name: str) -> Made:
+    def make(scale: ScaleName, like_paper: bool) -> Results:
+        def made(label: str) -> Record:
+            high = (better in label) is like_paper
+            return record(lambda n: 0.95 if n <= SHORT and name != "beyond-modular" else 0.8 * high)
+
+        return results({label: made(label) for label in ARTEFACTS[name].conditions(scale)}, scale)
+
+    return make
+
+
+HAND_MADE["beyond-matrix"] = simple("over significance", "beyond-matrix")
+HAND_MADE["beyond-modular"] = simple("over significance", "beyond-modular")
+HAND_MADE["beyond-priming"] = simple("primed with", "beyond-priming")
+every_one = pytest.mark.parametrize("name", HAND_MADE)
+
+
+def changed(found: Results, **records: Record) -> Results:
+    """The same results but for some conditions, whose labels have _ for spaces and commas."""
+    by_seed = {label.replace("_", " "): dict.fromkeys(SEEDS, r) for label, r in records.items()}
+    assert set(by_seed) <= set(found.records)
+    return Results(found.scale, {**found.records, **by_seed}, {}, found.origins)
+
+
+def more_contradictions(name: str, scale: ScaleName) -> list[Results]:
+    """Results for claims that can't fail together with the others."""
+    good = HAND_MADE[name](scale, True)
+    if name == "figure-finetuning-priming":
+        return [changed(good, primed_with_50=record(only(SHORT, LONG), delay=-0.3))]
+    if name == "figure-priming-by-three":
+        return [changed(good, **{by_three.WITH_PRIMING: record(only(SHORT))})]
+    if name == "figure-priming-ablations":
+        falling = {
+            ablations.label(count, LONG): record(knows(LONG, 0.6 - count / 250))
+            for count in ablations.COUNTS[scale]
+        }
+        by_seed = {label: dict.fromkeys(SEEDS, found) for label, found in falling.items()}
+        return [Results(scale, {**good.records, **by_seed})]
+    return []
 
 
 @pytest.mark.parametrize("scale", ["cpu", "paper"])
-@pytest.mark.parametrize("name", HAND_MADE)
-def test_claims_hold_on_results_like_the_papers_and_not_on_others(name: str, scale: ScaleName) -> None:
-    figure = paper.ARTEFACTS[name]
-    assert set(verdicts(figure, HAND_MADE[name](scale, True))) == {"holds"}
-    assert set(verdicts(figure, HAND_MADE[name](scale, False))) == {"does not hold"}
+@every_one
+def test_claims_hold_on_results_like_the_papers_and_fail_on_others(
+    name: str, scale: ScaleName
+) -> None:
+    artefact = ARTEFACTS[name]
+    good = verdicts(artefact, HAND_MADE[name](scale, True))
+    assert set(good.values()) == {"holds"}, good
+    failed = set()
+    for bad in [HAND_MADE[name](scale, False), *more_contradictions(name, scale)]:
+        found = verdicts(artefact, bad)
+        failed |= {text for text, verdict in found.items() if verdict == "does not hold"}
+    assert failed == set(good)
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=NAMES)
-def test_without_runs_there_is_no_verdict(figure: Artefact) -> None:
-    for scale in SCALES:
-        assert set(verdicts(figure, Results(scale))) <= {"not enough runs"}
-
-
-@pytest.mark.parametrize("name", HAND_MADE)
-def test_a_missing_setting_never_turns_a_verdict(name: str) -> None:
-    """Every claim that needs the setting says so."""
-    figure, whole = paper.ARTEFACTS[name], HAND_MADE[name]("cpu", True)
-    seen = set()
+@every_one
+def test_a_missing_condition_never_turns_a_verdict(name: str) -> None:
+    artefact, whole = ARTEFACTS[name], HAND_MADE[name]("cpu", True)
+    assert set(whole.records) == set(artefact.conditions("cpu"))
+    found = set()
     for label in whole.records:
-        part = Results("cpu", {other: records for other, records in whole.records.items() if other != label})
-        assert set(verdicts(figure, part)) <= {"holds", "not enough runs"}, label
-        seen |= set(verdicts(figure, part))
-    assert "not enough runs" in seen
+        part = verdicts(artefact, without(whole, label))
+        assert set(part.values()) <= {"holds", "not run", "can't be judged"}, (label, part)
+        found |= set(part.values())
+    assert "not run" in found
+    assert set(verdicts(artefact, Results("cpu")).values()) == {"not run"}
+    two = {label: {0: seeds[0], 1: seeds[1]} for label, seeds in whole.records.items()}
+    few = Results("cpu", two, {}, whole.origins)
+    assert set(verdicts(artefact, few).values()) == {"too few seeds"}
 
 
-def any_results(figure: Artefact, scale: ScaleName) -> Results:
-    if figure.name in HAND_MADE:
-        return HAND_MADE[figure.name](scale, True)
-    return results(scale, {label: products(scale, only(SHORT, LONG[scale])) for label in figure.settings(scale)})
+@pytest.mark.parametrize("name", list(ARTEFACTS))
+def test_smoke_is_never_judged(name: str) -> None:
+    assert set(verdicts(ARTEFACTS[name], Results("smoke")).values()) <= {"can't be judged"}
+
+
+def test_failures_are_judged_seed_by_seed() -> None:
+    """A seed with few failures isn't drowned by one with many."""
+    name, run = figure_failures.NAME, figure_failures.RUN
+    studies = [study(True), study(True), {**study(True), "wrong_symbols": {"1": 1, "9": 4}}]
+    studies[0]["wrong_symbols"] = {"1": 1000}
+    made = [record(only(SHORT), longest=20, measures={name: found}) for found in studies]
+    found = verdicts(ARTEFACTS[name], Results("cpu", {run: dict(zip(SEEDS, made, strict=True))}))
+    text = next(text for text in found if text.startswith("wrong answers usually"))
+    assert found[text] == "depends on the seed"
+    perfect = {**study(True), "by_carries": {"4": (5, 5)}, "by_chain": {"4": (5, 5)}}
+    perfect |= {"wrong_symbols": {}, "wrong_position": {}}
+    made = [record(only(SHORT), longest=20, measures={name: perfect})] * 3
+    found = verdicts(ARTEFACTS[name], Results("cpu", {run: dict(zip(SEEDS, made, strict=True))}))
+    assert set(found.values()) == {"can't be judged"}  # there is no failure to study
+
+
+def test_the_sample_needed() -> None:
+    """The numbers that hand-made accuracies were made from are found again."""
+    whole = ablation_results("paper", like_paper=True)
+    by_size, by_length = ablations.needed_by_size(whole), ablations.needed_by_length(whole)
+    assert list(by_size) == [1000, 5000, 10_000, 100_000]
+    assert list(by_length) == [6, 10, 15, 20, 25, 30, 35]
+    for size, needed in by_size.items():
+        assert needed.value == pytest.approx(expected_by_size(size))
+    for length, needed in by_length.items():
+        assert needed.value == pytest.approx(expected_by_length(length))
+
+
+def test_a_level_that_the_smallest_sample_reaches_sets_no_sample_needed() -> None:
+    """It may be any smaller one; but no priming at all is a sample of 0."""
+    assert ablations.sample_needed({10: [0.95], 50: [0.99]}) is None
+    assert ablations.sample_needed({10: [0.5], 50: [0.6]}) is None
+    free = ablations.sample_needed({0: [0.95], 50: [0.99]})
+    assert free is not None
+    assert free.value == 0
+
+
+def test_a_size_without_a_threshold_leaves_the_law_open() -> None:
+    whole = ablation_results("cpu", like_paper=True)
+    failing = {run: whole.of(UNPRIMED) for run in ablations.by_size("cpu")[20_000].values()}
+    part = Results("cpu", {**whole.records, **failing})
+    found = verdicts(ARTEFACTS["figure-priming-ablations"], part)
+    assert found["larger train sets need more primed examples"] == "can't be judged"
+    assert found["longer extrapolation needs more primed examples"] == "holds"
+
+
+def test_reach_and_least_width() -> None:
+    reaches = {32: 5, 64: 7, 128: 5, 192: 8}
+    runs = {
+        scaling.label("Transformer", w, 6): record(lambda n, r=r: float(n <= r), longest=20)  # type: ignore[misc]
+        for w, r in reaches.items()
+    }
+    found = results(runs)
+    assert [scaling.reach(found.of(run)[0]) for run in runs] == list(reaches.values())
+    assert scaling.least_width(found, "Transformer").values == dict.fromkeys(SEEDS, 64)
+    assert scaling.growth(found, "Transformer").values == dict.fromkeys(SEEDS, 1)
+
+
+def test_the_gap_between_digits_leaves_out_the_first_and_the_last() -> None:
+    made = record(only(SHORT))
+    digits = [[1.0, 0.2, 0.3, 0.25, 0.2, 1.0], [1.0, 0.9, 0.5, 0.7, 0.9, 1.0]]
+    made["curve"] = [
+        {"examples": i, "evaluation": [{"length": 5, "exact_match": 0, "digits": row}]}
+        for i, row in enumerate(digits)
+    ]
+    gap = digit_gap(results({"run": made}), "run").values[0]
+    assert gap == pytest.approx(0.4)
+
+
+def test_training_curves_keep_the_digits_that_answers_have() -> None:
+    made = record(only(SHORT))
+    made["training"] = [
+        {"examples": 32, "train": [0.1, 0.2, 1.0]},
+        {"examples": 64, "primed": [0.0]},
+    ]
+    examples, digits = training_digit_curves(Results("cpu", {"run": {0: made}}), "run", 2)
+    assert examples == [32]
+    assert digits.tolist() == [[[0.1, 0.2]]]
 
 
 @pytest.fixture
@@ -275,189 +413,51 @@ def canvas() -> Iterator[Any]:
     plt.close(made)
 
 
-PANELS = {
-    "figure-priming-absolute": 3,
-    "figure-digits-training": 5,
-    "figure-scaling": 2,
-    "figure-finetuning-priming": 2,
-}
+FIGURES = [name for name, artefact in ARTEFACTS.items() if artefact.has_figure]
 
 
-@pytest.mark.parametrize("scale", ["cpu", "paper"])
-@pytest.mark.parametrize("figure", FIGURES, ids=NAMES)
-def test_whole_results_are_drawn_in_every_panel(figure: Artefact, scale: ScaleName, canvas: Any) -> None:
-    whole = any_results(figure, scale)
-    assert set(whole.records) == set(figure.settings(scale))  # hand-made results have the settings' labels
-    figure.draw(whole, canvas)
-    canvas.draw_without_rendering()
-    assert len(canvas.axes) == PANELS.get(figure.name, 4)
-    for axis in canvas.axes:
-        assert axis.lines or axis.patches
-        assert axis.get_xlabel()
-        assert axis.get_ylabel() or axis is not canvas.axes[0]
-        assert "no runs" not in [text.get_text() for text in axis.texts]
+def any_results(name: str, scale: ScaleName) -> Results:
+    if name in HAND_MADE:
+        return HAND_MADE[name](scale, True)
+    made = record(only(SHORT, 20, LONG), second=1 if scale == "cpu" else 3)
+    if name == "table-elementwise":
+        made = record(only(SHORT), longest=20)
+    return results(dict.fromkeys(ARTEFACTS[name].conditions(scale), made), scale)
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=NAMES)
-def test_partial_results_are_drawn_and_gaps_told(figure: Artefact, canvas: Any) -> None:
-    whole = any_results(figure, "cpu")
-    for label in list(whole.records)[::4]:
+@pytest.mark.parametrize("name", FIGURES)
+def test_whole_results_are_drawn_in_every_panel(name: str, canvas: Any) -> None:
+    for scale in ("cpu", "paper"):
         canvas.clear()
-        figure.draw(Results("cpu", {label: whole.records[label][:1]}), canvas)
+        ARTEFACTS[name].draw(any_results(name, scale), canvas)  # type: ignore[arg-type]
+        canvas.draw_without_rendering()
+        assert canvas.axes
+        for axis in canvas.axes:
+            assert axis.lines or axis.patches or axis.images
+            assert axis.get_xlabel() or axis.get_xticklabels()
+            assert "no runs" not in [text.get_text() for text in axis.texts]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_partial_results_are_drawn_and_gaps_shown(name: str, canvas: Any) -> None:
+    whole = any_results(name, "cpu")
+    for label in list(whole.records)[::5]:
+        canvas.clear()
+        ARTEFACTS[name].draw(Results("cpu", {label: {0: whole.of(label)[0]}}), canvas)
     canvas.clear()
-    figure.draw(Results("cpu"), canvas)
-    said = [text.get_text() for axis in canvas.axes for text in axis.texts]
-    assert "no runs" in said
-    for grid in figure.grids(Results("cpu")).values():
-        assert all(ours == [] for cells in grid.rows.values() for ours, _ in cells)
-
-
-def test_the_sample_needed_and_its_fits() -> None:
-    """What hand-made accuracies were made from is found again."""
-    whole = ablation_results("paper", like_paper=True)
-    by_size, by_length = ablations.needed_by_size(whole), ablations.needed_by_length(whole)
-    assert list(by_size) == [1000, 5000, 10000, 100000]
-    assert list(by_length) == [6, 10, 15, 20, 25, 30, 35]
-    for size, needed in by_size.items():
-        assert needed.value == pytest.approx(expected_by_size(size))
-    for length, needed in by_length.items():
-        assert needed.value == pytest.approx(expected_by_length("paper", length))
-
-
-def test_a_size_at_which_the_level_is_not_reached_is_left_out() -> None:
-    whole = ablation_results("cpu", like_paper=True)
-    fails = {run: [products("cpu", only(SHORT))] for run in ablations.by_size("cpu")[20000].values()}
-    part = Results("cpu", {**whole.records, **fails})
-    assert list(ablations.needed_by_size(part)) == [1000, 5000]
-    decided = {claim.text: claim.verdict(part) for claim in ablations.FigurePrimingAblations.claims}
-    assert decided["larger train sets need more primed examples"] == "can't be judged"
-    assert decided["longer extrapolation needs more primed examples"] == "holds"
-
-
-def test_a_level_that_is_reached_by_the_smallest_sample_sets_no_sample_needed() -> None:
-    """It may be any smaller one; but no priming at all is a sample of 0."""
-    high = products("cpu", lambda length: 0.9)
-    found = results("cpu", dict.fromkeys([*ablations.by_size("cpu")[1000].values(), BASE], high))
-    assert ablations.sample_needed(found, ablations.by_size("cpu")[1000], 10) is None
-    free = ablations.sample_needed(found, ablations.by_count("cpu"), 10)
-    assert free is not None
-    assert free.value == 0
-
-
-def test_what_needs_no_priming_decides_no_fit() -> None:
-    assert ablations.best_fit([6, 7, 8, 9], [0, 10, 20, 30]) == "linear"
-    with pytest.raises(Undecided):
-        ablations.best_fit([6, 7, 8], [0, 10, 20])
+    ARTEFACTS[name].draw(Results("cpu"), canvas)
+    texts = {text.get_text() for axis in canvas.axes for text in axis.texts}
+    assert texts & {"no runs", "–"}
 
 
 def test_panels_say_why_they_are_empty(canvas: Any) -> None:
-    fails = results("cpu", {label: products("cpu", only(SHORT)) for label in FIGURES[2].settings("cpu")})
-    FIGURES[2].draw(fails, canvas)
+    artefact = ARTEFACTS["figure-priming-ablations"]
+    failing = dict.fromkeys(artefact.conditions("cpu"), record(only(SHORT)))
+    artefact.draw(results(failing), canvas)
     texts = [[text.get_text() for text in axis.texts] for axis in canvas.axes]
     assert texts == [[], *[["the level isn't crossed between tested samples"]] * 2, []]
-    canvas.clear()
-    study = {"by_carries": {"0": [0, 5]}, "by_chain": {"0": [0, 5]}, "wrong_symbols": {"3": 5}, "wrong_position": {}}
-    FIGURES[4].draw(results("cpu", {RUN: record(only(), 10, study=study)}), canvas)
-    assert [text.get_text() for text in canvas.axes[3].texts] == ["there are none"]
 
 
-def test_reach_is_the_largest_length_of_each_seed() -> None:
-    seeds = [record(lambda n, far=far: 0.75 if n <= far else 0.7, 10) for far in (4, 5, 8)]
-    run = scaling.label("Transformer", 128, 4)
-    found = Results("cpu", {run: seeds})
-    assert scaling.reach(found, run) == [0, 5, 8]
-    assert scaling.mean_reach(found, run) == pytest.approx(13 / 3)
-    assert not scaling.extrapolates(found, run)
-
-
-def test_the_least_width_is_the_smallest_that_extrapolates() -> None:
-    reaches = {32: 5, 64: 7, 128: 5, 192: 8}
-    runs = {scaling.label("Transformer", w, 4): record(lambda n, r=r: float(n <= r), 10) for w, r in reaches.items()}
-    assert scaling.least_width(results("cpu", runs), "Transformer") == 64
-
-
-def test_failures_are_summed_over_seeds_and_shares_averaged() -> None:
-    tables = [{"1": 3, "4": 1}, {"1": 1}]
-    seeds = [record(only(), 10, study={"wrong_symbols": table}) for table in tables]
-    found = Results("cpu", {RUN: seeds})
-    assert figure_failures.added(found, "wrong_symbols") == {1: 4, 4: 1}
-    shares = [figure_failures.shares(table) for table in tables]
-    assert figure_failures.by_value(shares, absent=0.0) == {1: [0.75, 1.0], 4: [0.25, 0.0]}
-    assert figure_failures.by_value([{1: 0.5}, {2: 1.0}]) == {1: [0.5], 2: [1.0]}
-    assert figure_failures.median({3: 10, 4: 30, 5: 20}) == 4
-
-
-def test_the_gap_between_digits_leaves_out_the_first_and_the_last() -> None:
-    curve = [
-        {"examples": 10, "evaluation": [{"length": 5, "exact_match": 0, "digits": [1.0, 0.2, 0.3, 0.25, 0.2, 1.0]}]},
-        {"examples": 20, "evaluation": [{"length": 5, "exact_match": 0, "digits": [1.0, 0.9, 0.5, 0.7, 0.9, 1.0]}]},
-    ]
-    assert gap(Results("cpu", {RELATIVE: [{"curve": curve}]}), RELATIVE) == pytest.approx(0.4)
-
-
-def test_training_curves_keep_the_digits_that_answers_have() -> None:
-    points = [{"examples": 32, "train": [0.1, 0.2, 1.0]}, {"examples": 64, "primed": [0.0] * 3}]
-    examples, digits = on_training(Results("cpu", {"run": [{"training": points}]}), "run", 2)
-    assert examples == [32]
-    assert digits.tolist() == [[[0.1, 0.2]]]
-
-
-def identities(name: str, scale: ScaleName) -> dict[str, str]:
-    return {p.label: p.identity for p in plan(paper.ARTEFACTS[name], scale, range(1), Path("runs"))}
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_every_setting_is_an_experiment_and_fine_tuning_starts_from_one(scale: ScaleName) -> None:
-    for figure in FIGURES:
-        planned = list(plan(figure, scale, range(1), Path("runs")))
-        assert len({p.identity for p in planned}) == len(planned), f"{figure.name} has one run under two labels"
-        names = {p.label: p.experiment.name() for p in planned if not p.experiment.start_from}
-        for p in planned:
-            if p.experiment.start_from:
-                assert Path(p.experiment.start_from).name == names[BASE]
-                assert p.experiment.data.sampling == "exact"
-                assert p.experiment.data.train_digits == LONG[scale]
-                assert {SHORT, LONG[scale]} <= {*p.experiment.lengths} & {*p.experiment.final_lengths}
-            elif p.experiment.task.kind == "multiplication":
-                assert {SHORT, LONG[scale]} <= set(p.experiment.lengths), "learning curves need both lengths"
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_runs_are_shared(scale: ScaleName) -> None:
-    tuning = identities("figure-finetuning-priming", scale)
-    varied = identities("figure-priming-ablations", scale)
-    curves = identities("figure-digit-curves", scale)
-    assert tuning[BASE] == varied[BASE] == curves[BASE]
-    fifty = tuning[with_priming(50)]
-    assert fifty == varied[ablations.label(50, LONG[scale])] == curves[with_priming(50)]
-    assert fifty == identities("figure-priming-lengths", scale)[priming_lengths.ONE]
-    assert curves[RELATIVE] == identities("figure-failures", scale)[RUN]
-    for digits in (figure_digits_training, figure_digits_test):
-        name = digits.__name__.rpartition(".")[2].replace("_", "-")
-        assert set(identities(name, scale).values()) <= set(varied.values())
-    if scale == "cpu":  # where the standard size is the base size
-        table = identities("table-addition", scale)
-        assert curves[RELATIVE] == table["UTransformer RPE_k B"]
-        assert curves[ABSOLUTE] == table["UTransformer APE B"]
-    if scale == "paper":  # where both have the same layout
-        table = identities("table-multiplication", scale)
-        assert curves[BASE] == table["3-digits RPE_k"]
-        assert identities("figure-priming-absolute", scale)[absolute.UNPRIMED] == table["3-digits APE"]
-
-
-def test_paper_scale_is_literal() -> None:
-    planned = {
-        p.label: p.experiment for p in plan(paper.ARTEFACTS["figure-priming-ablations"], "paper", range(1), Path())
-    }
-    primed = planned[ablations.label(50, 35)]
-    assert (primed.model.layers, primed.model.width, primed.model.heads) == (6, 1024, 16)
-    assert (primed.data.test_digits, primed.data.train_size, primed.data.priming) == (35, 5000, ((35, 50),))
-    assert (primed.task.operand_digits(5), primed.layout.compact, primed.training.epochs) == ((5, 3), False, 15000)
-    assert planned[ablations.CURRICULUM].data.priming == ((34, 25), (35, 25))
-    assert set(ablations.by_size("paper")) >= {1000, 10000, 100000}
-    widest = {p.label: p.experiment for p in plan(paper.ARTEFACTS["figure-scaling"], "paper", range(1), Path())}
-    assert {e.data.train_size for e in widest.values()} == {50000}
-    assert widest[scaling.label("Transformer", 64, 6)].model.heads == 16
-    lengths = dict(priming_lengths.primings("paper")[priming_lengths.ALL])
-    assert (min(lengths), max(lengths), sum(lengths.values())) == (6, 35, 500)
-    assert all(n % 2 == 0 for n, _ in priming_lengths.primings("paper")[priming_lengths.EVEN])
+def test_results_load_without_records(tmp_path: Any) -> None:
+    for artefact in ARTEFACTS.values():
+        assert not load_results(artefact, "cpu", tmp_path, tmp_path).records

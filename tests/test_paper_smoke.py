@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from lengthwise.paper.figure_finetuning_priming import BASE, tuned
+from lengthwise.runs import Run
 
 from lengthwise.cli import main
 from lengthwise.paper import ARTEFACTS
-from lengthwise.paper.figure_finetuning_priming import BASE, tuned
 from lengthwise.paper.records import plan
-from lengthwise.runs import Run
 from lengthwise.sweep import ENGINES
 from lengthwise.training import train
 

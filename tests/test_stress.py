@@ -1,4 +1,4 @@
-"""Problems of the stress suite are what their names say; verdicts on solvers whose answers are known are right."""
+"""Problems of the stress suite are what their names say, and scores of known solvers are right."""
 
 import io
 import json
@@ -7,51 +7,40 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import torch
+from conftest import label
+from known import computing, known, make_solver, speechless
+from pairwise import pairwise
 from rich.console import Console
 
-from lengthwise import digits
-from lengthwise.digits import Numbers
-from lengthwise.errors import UsageError
-from lengthwise.evaluation import wilson
-from lengthwise.layout import Layout
-from lengthwise.solver import Solver
-from lengthwise.stress import CASES, Failure, Outcome, stress, table
-from lengthwise.tasks import TASKS, Task
+from lengthwise.arithmetic import digits
+from lengthwise.arithmetic.digits import Numbers
+from lengthwise.arithmetic.tasks import TASKS, Task
+from lengthwise.base import UsageError
+from lengthwise.evaluation.accuracy import wilson
+from lengthwise.evaluation.stress import CASES, Failure, Outcome, stress, table
 
-TINY = {"layers": 1, "width": 4, "heads": 1, "position": "none"}
-GENERIC = {"random", "unequal lengths", "zeros inside", "palindromes", "largest and smallest", "zero"}
+GENERIC = {
+    "random",
+    "unequal lengths",
+    "zeros inside",
+    "palindromes",
+    "largest and smallest",
+    "zero",
+}
 SUMS = {"all carries", "carry chain", "no carries"}
-LENGTHS = [1, 2, 5, 40]
 COUNT = 60
-
 Problem = tuple[int, ...]
 
 
-class Known(Solver):
-    """A solver whose answers are `respond(*operands)`; where that is None, it says what is no number."""
-
-    respond: Callable[..., Numbers | None]
-
-    def forward(self, operands: tuple[Numbers, ...], layout: Layout | None = None) -> torch.Tensor:
-        layout = layout or self.layout.fit(operands)
-        answers = self.respond(*operands)
-        if answers is None:
-            tokens = np.full((len(operands[0]), layout.n_out), layout.vocabulary.index(self.task.symbol))
-        else:
-            tokens = layout.encode_answer(answers)
-        return torch.nn.functional.one_hot(torch.from_numpy(tokens), len(layout.vocabulary)).float()
-
-
-def known(respond: Callable[..., Numbers | None] | None, task: Any = "addition", size: int = 5, **layout: Any) -> Known:
-    """The task's own answers, unless `respond` gives others."""
-    solver = Known(task=task, digits=size, layout=layout, model=TINY)
-    solver.respond = respond or solver.task.answer
-    return solver
+def parse_task(value: object) -> Task:
+    task = TASKS.parse(value)
+    assert isinstance(task, Task)
+    return task
 
 
 def without_carries(*operands: Numbers) -> Numbers:
-    return Numbers.of(sum(n.widened(max(n.width for n in operands)) for n in operands) % 10)
+    width = max(n.width for n in operands)
+    return Numbers.of(np.sum([n.pad_to(width) for n in operands], axis=0) % 10)
 
 
 def carries_of(problem: Problem) -> list[bool]:
@@ -78,12 +67,22 @@ def is_power_of_ten(number: int) -> bool:
 
 
 def is_hollow(number: int) -> bool:
-    """Between the first and the last digit zeros and at most one other, and neither of those two is 0."""
+    """Neither end is 0, and at most one digit between them is not."""
     inside = str(number)[1:-1]
-    return number % 10 > 0 and len(inside) - inside.count("0") <= 1 and (not inside or "0" in inside)
+    few = len(inside) - inside.count("0") <= 1
+    return number % 10 > 0 and few and (not inside or "0" in inside)
 
 
-# What is true of each problem: of the detail, the numbers, and the most digits that each may have.
+def is_chain(detail: str, p: Problem, room: tuple[int, ...]) -> bool:
+    """One carry that starts in one column and runs through the next ones."""
+    size, marks = chain_of(detail, room[0]), carries_of(p)
+    columns = zip(*([int(digit) for digit in str(n)] for n in p), strict=True)
+    starts = sum(a + b >= 10 for a, b in columns)
+    in_a_row = [True] * size in [marks[i : i + size] for i in range(room[0])]
+    return lengths_of(p) == room and sum(marks) == size and in_a_row and starts == 1
+
+
+# What holds for each problem: its detail, the numbers, and the most digits that each may have.
 Check = Callable[[str, Problem, tuple[int, ...]], bool]
 PROPERTIES: dict[str, Check] = {
     "random": lambda detail, p, room: lengths_of(p) == room,
@@ -92,12 +91,7 @@ PROPERTIES: dict[str, Check] = {
         and detail == " + ".join("1" if number == 1 else "9…9" for number in p)
         and carries_of(p) == [True] * room[0]
     ),
-    "carry chain": lambda detail, p, room: (
-        lengths_of(p) == room
-        and sum(carries_of(p)) == (k := chain_of(detail, room[0]))
-        and [True] * k in [carries_of(p)[i : i + k] for i in range(room[0])]
-        and sum(a + b >= 10 for a, b in zip(*([int(c) for c in str(n)] for n in p), strict=True)) == 1
-    ),
+    "carry chain": is_chain,
     "no carries": lambda detail, p, room: lengths_of(p) == room and not any(carries_of(p)),
     "unequal lengths": lambda detail, p, room: (
         lengths_of(p) != room
@@ -138,59 +132,59 @@ PROPERTIES: dict[str, Check] = {
 }
 
 
-def problems(task: Task, case: str, length: int, count: int = COUNT, seed: int = 0) -> dict[str, list[Problem]]:
+def problems(
+    task: Task, case: str, length: int, count: int = COUNT, seed: int = 0
+) -> dict[str, list[Problem]]:
     """By detail."""
     batches = list(CASES[case].problems(task, length, count, seed))
     assert len({detail for detail, _ in batches}) == len(batches)
-    return {d: list(zip(*(n.to_ints() for n in operands), strict=True)) for d, operands in batches}
+    return {d: list(zip(*(n.to_ints() for n in p), strict=True)) for d, p in batches}
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("case", CASES)
-def test_problems_are_what_the_case_says(task, case, length):
-    """Numbers that the task allows, problems that all differ, no more than asked, the same for the same seed."""
-    if not CASES[case].applies(task):
-        pytest.skip(f"{task.kind} has no {case}")
-    room = task.operand_digits(length)
-    for detail, operands in CASES[case].problems(task, length, COUNT, 0):
-        assert len(operands) == len(room)
-        for numbers, most in zip(operands, room, strict=True):
-            assert numbers.lengths.tolist() == [len(str(n)) for n in numbers.to_ints()]
-            assert max(numbers.lengths) <= most
-            assert min(numbers.to_ints()) > 0 or case == "zero"
-        rows = list(zip(*(n.to_ints() for n in operands), strict=True))
-        assert 1 <= len(rows) == len(set(rows)) <= COUNT
-        assert all(PROPERTIES[case](detail, row, room) for row in rows)
-    assert problems(task, case, length) == problems(task, case, length)
+def test_problems_are_what_their_case_says(task: Task) -> None:
+    """Allowed numbers, different problems, at most as many as given, the same for the same seed."""
+    applying = [name for name, case in CASES.items() if case.applies(task)]
+    for case, length in pairwise(applying, [1, 2, 5, 40]):
+        room = task.operand_digits(length)
+        for detail, operands in CASES[case].problems(task, length, COUNT, 0):
+            assert len(operands) == len(room)
+            for numbers, most in zip(operands, room, strict=True):
+                assert numbers.lengths.tolist() == [len(str(n)) for n in numbers.to_ints()]
+                assert max(numbers.lengths) <= most
+                assert min(numbers.to_ints()) > 0 or case == "zero"
+            rows = list(zip(*(n.to_ints() for n in operands), strict=True))
+            assert 1 <= len(rows) == len(set(rows)) <= COUNT
+            assert all(PROPERTIES[case](detail, row, room) for row in rows), (case, detail)
+        assert problems(task, case, length) == problems(task, case, length)
 
 
-def test_which_cases_apply():
-    def applying(task: Any) -> set[str]:
-        return {name for name, case in CASES.items() if case.applies(TASKS.parse(task))}
+def test_which_cases_apply() -> None:
+    def applying(task: object) -> set[str]:
+        return {name for name, case in CASES.items() if case.applies(parse_task(task))}
 
     assert applying("addition") == GENERIC | SUMS
-    assert applying({"kind": "addition", "operands": 9}) == GENERIC | {"all carries", "no carries"}
-    assert applying({"kind": "addition", "operands": 10}) == GENERIC | {"all carries"}
+    nine, ten = ({"kind": "addition", "operands": n} for n in (9, 10))
+    assert applying(nine) == GENERIC | {"all carries", "no carries"}
+    assert applying(ten) == GENERIC | {"all carries"}
     assert applying("multiplication") == GENERIC | {"simple factors"}
     for kind in ("elementwise-addition", "modular-addition", "modular-multiplication"):
         assert applying(kind) == GENERIC
     assert all(case.description and "\n" not in case.description for case in CASES.values())
 
 
-def test_problems_vary():
-    """Where there are many problems of a kind, there are as many as asked, and other seeds and lengths have others."""
-    task = TASKS.parse("addition")
-    fixed = ("all carries", "largest and smallest")
-    for case in CASES:
-        if CASES[case].applies(task):
-            drawn, again = problems(task, case, 40), problems(task, case, 40, seed=1)
-            sizes = {d: len(rows) for d, rows in drawn.items()}
-            if case in fixed:
-                assert set(sizes.values()) == {1}
-                assert drawn == again
-            else:
-                assert all(drawn[d] != again[d] for d in drawn if d != "0 and 0")
-                assert all(n == COUNT for d, n in sizes.items() if d not in ("one digit repeated", "0 and 0"))
+def test_problems_vary_with_the_seed() -> None:
+    """Where there are enough problems of a kind, there are as many as asked for."""
+    task = parse_task("addition")
+    few = ("one digit repeated", "0 and 0")
+    for name in [name for name, case in CASES.items() if case.applies(task)]:
+        sampled, again = problems(task, name, 40), problems(task, name, 40, seed=1)
+        sizes = {detail: len(rows) for detail, rows in sampled.items()}
+        if name in ("all carries", "largest and smallest"):
+            assert set(sizes.values()) == {1}
+            assert sampled == again
+        else:
+            assert all(sampled[d] != again[d] for d in sampled if d != "0 and 0")
+            assert all(size == COUNT for detail, size in sizes.items() if detail not in few)
     assert len(problems(task, "palindromes", 40, 2000)["one digit repeated"]) == 81
     assert len(problems(task, "random", 1, 2000)[""]) == 81
     assert len(problems(task, "carry chain", 1, 2000)["n in a row"]) == 45
@@ -199,45 +193,44 @@ def test_problems_vary():
 
 @pytest.mark.parametrize(
     ("length", "chains"),
-    [
-        (1, {1}),
-        (2, {1, 2}),
-        (10, set(range(1, 11))),
-        (11, {1, 2, 4, 8, 11}),
-        (32, {1, 2, 4, 8, 16, 32}),
-        (33, {1, 2, 4, 8, 16, 32, 33}),
-    ],
+    [(1, {1}), (10, set(range(1, 11))), (11, {1, 2, 4, 8, 11}), (33, {1, 2, 4, 8, 16, 32, 33})],
 )
-def test_chains_of_every_length(length, chains):
-    """And each starts at every place at which it can."""
-    drawn = problems(TASKS.parse("addition"), "carry chain", length, 1000)
-    assert {chain_of(detail, length) for detail in drawn} == chains
-    for detail, rows in drawn.items():
+def test_chains_of_every_length(length: int, chains: set[int]) -> None:
+    """Each starts at every place at which it can."""
+    sampled = problems(parse_task("addition"), "carry chain", length, 1000)
+    assert {chain_of(detail, length) for detail in sampled} == chains
+    for detail, rows in sampled.items():
         starts = {carries_of(row).index(True) for row in rows}
         assert starts == set(range(length - chain_of(detail, length) + 1))
 
 
-def test_a_perfect_solver_solves_all(task):
-    for outcome in stress(known(None, task), [1, 2, 5], 20):
+def test_a_perfect_solver_solves_everything(task: Task) -> None:
+    for outcome in stress(computing(task=task), [1, 2, 5], 20):
         assert outcome.correct == outcome.examples > 0
         assert outcome.exact_match == 1
         assert outcome.interval == wilson(outcome.examples, outcome.examples)
         assert outcome.failures == ()
 
 
-@pytest.mark.parametrize("task", ["addition", {"kind": "multiplication", "second_digits": None}, "multiplication"])
-@pytest.mark.parametrize("compact", [False, True])
-def test_fitted_layouts_solve_any_length(task, compact):
-    """Also where the problems of a batch are shorter than the others, and longer than those of training."""
-    outcomes = stress(known(None, task, size=3, fitted=True, compact=compact), [2, 12], 10)
+@pytest.mark.parametrize(
+    ("task", "layout"),
+    [
+        ("addition", "fitted"),
+        ("multiplication", "fitted"),
+        ({"kind": "multiplication", "second_digits": None}, "long-multiplication"),
+    ],
+    ids=label,
+)
+def test_layouts_that_fit_any_length_are_stressed_at_any(task: object, layout: str) -> None:
+    outcomes = stress(computing(task=task, digits=3, layout=layout), [2, 12], 10)
     assert {outcome.length for outcome in outcomes} == {2, 12}
     assert all(outcome.correct == outcome.examples for outcome in outcomes)
 
 
 @pytest.mark.parametrize("operands", [2, 3])
-def test_a_solver_that_ignores_carries_fails_where_there_are_some(operands):
-    task = TASKS.parse({"kind": "addition", "operands": operands})
-    outcomes = stress(known(without_carries, task, size=20), [1, 2, 5, 20], COUNT)
+def test_a_solver_that_ignores_carries_fails_where_there_are_some(operands: int) -> None:
+    task = parse_task({"kind": "addition", "operands": operands})
+    outcomes = stress(computing(without_carries, task, digits=20), [1, 2, 5, 20], COUNT)
     for o in outcomes:
         rows = problems(task, o.case, o.length)[o.detail]
         assert o.examples == len(rows)
@@ -250,24 +243,25 @@ def test_a_solver_that_ignores_carries_fails_where_there_are_some(operands):
     assert 0 < next(o for o in outcomes if o.case == "random" and o.length == 1).exact_match < 1
 
 
-def test_failures_are_told_as_texts():
-    def first(solver: Solver, case: str, length: int) -> Failure:
+def test_failures_are_texts() -> None:
+    def first(solver: Any, case: str, length: int) -> Failure:
         return next(o for o in stress(solver, [length], 2) if o.case == case).failures[0]
 
-    assert first(known(without_carries), "all carries", 5) == ("99999 + 1", "99990", "100000")
-    assert first(known(lambda *_: None), "all carries", 3) == ("999 + 1", None, "1000")
+    summing = computing(without_carries)
+    assert first(summing, "all carries", 5) == ("99999 + 1", "99990", "100000")
+    assert first(known(speechless), "all carries", 3) == ("999 + 1", None, "1000")
     seven = Numbers(np.array([[7, 0]]), np.array([2]))
-    elementwise = known(lambda a, b: seven[np.zeros(len(a), int)], "elementwise-addition")
+    elementwise = computing(lambda a, b: seven[np.zeros(len(a), int)], "elementwise-addition")
     assert first(elementwise, "largest and smallest", 2) == ("99 + 99", "07", "88")
-    failure = first(known(lambda *_: None, "multiplication"), "largest and smallest", 4)
+    failure = first(known(speechless, "multiplication"), "largest and smallest", 4)
     assert failure == ("9999 × 999", None, "9989001")
 
 
-def test_failures_of_a_case_are_its_first_wrong_problems(monkeypatch):
-    """However few problems the memory allows at a time."""
-    solver = known(lambda a, b: without_carries(a, b))
+def test_failures_are_the_first_wrong_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few problems are solved at a time."""
+    solver = computing(without_carries)
     outcomes = stress(solver, [4], 50)
-    monkeypatch.setattr("lengthwise.solver.SYMBOLS_AT_ONCE", {"cpu": 24})
+    monkeypatch.setattr("lengthwise.solver.solver.SYMBOLS_AT_ONCE", {"cpu": 24})
     assert stress(solver, [4], 50) == outcomes
     rows = problems(solver.task, "random", 4, 50)[""]
     wrong = [f"{a} + {b}" for a, b in rows if any(carries_of((a, b)))][:3]
@@ -275,62 +269,75 @@ def test_failures_of_a_case_are_its_first_wrong_problems(monkeypatch):
     assert [failure.problem for failure in random.failures] == wrong
 
 
-def test_numbers_of_thousands_of_digits():
-    """Longer than what Python's own int and str convert."""
-    outcomes = stress(known(without_carries, size=5000), [5000], 2)
+def test_numbers_of_thousands_of_digits() -> None:
+    """Longer than Python converts at once."""
+    outcomes = stress(computing(without_carries, digits=5000), [5000], 2)
     failure = next(o for o in outcomes if o.case == "all carries").failures[0]
     assert failure == ("9" * 5000 + " + 1", "9" * 4999 + "0", "1" + "0" * 5000)
-    assert len(shown(outcomes)) < 20_000
+    assert len(show(outcomes)) < 20_000
 
 
 class Difference(Task):
-    """|x₁ − x₂|, as in docs/extending.md."""
+    """|x₁ − x₂|."""
 
     symbol: ClassVar[str] = "-"
 
     def answer(self, *operands: Numbers) -> Numbers:
         width = max(n.width for n in operands)
-        a, b = (n.widened(width) for n in operands)
+        a, b = (n.pad_to(width) for n in operands)
         larger = digits.at_least(a, b)[:, None]
-        return Numbers.of(digits.carried((a - b) * (2 * larger - 1)))
+        return Numbers.of(digits.resolve_carries((a - b) * (2 * larger - 1)))
 
     def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
         return max(operand_digits)
 
 
-def test_a_strangers_task_has_the_generic_cases(monkeypatch):
-    monkeypatch.setattr(TASKS, "_choices", dict(TASKS._choices))
+def test_a_users_task_has_the_generic_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TASKS, "_classes", dict(TASKS._classes))
     TASKS.register("stress-difference")(Difference)
-    outcomes = stress(known(None, "stress-difference"), "1,4", 10)
+    outcomes = stress(computing(task="stress-difference"), "1,4", 10)
     assert {o.case for o in outcomes} == GENERIC
     assert all(o.exact_match == 1 for o in outcomes)
-    wrong = stress(known(lambda *_: None, "stress-difference"), [4], 10)
+    wrong = stress(known(speechless, "stress-difference"), [4], 10)
     assert Failure("9999 - 9999", None, "0") in [failure for o in wrong for failure in o.failures]
 
 
-def test_options_are_checked_and_passed_on():
-    solver = known(None)
-    for lengths, examples, sentence in [([6], 1, "length 6 "), ("x", 1, "no list"), ([5], 0, "at least 1 example")]:
+def test_options_are_checked() -> None:
+    solver = computing()
+    options: list[tuple[Any, int, str]] = [
+        ([6], 1, "length 6 "),
+        ("x", 1, "not a list"),
+        ([5], 0, "at least 1 example"),
+    ]
+    for lengths, examples, sentence in options:
         with pytest.raises(UsageError, match=sentence):
             stress(solver, lengths, examples)
-    plain = Solver(task="addition", digits=2, layout={}, model={**TINY, "encoder": "transformer"})
-    with pytest.raises(UsageError, match="universal"):
-        stress(plain, [2], 1, layers=3)
-    seen = []
-    solver.respond = lambda *operands: seen.append(solver.encoder.knobs) or solver.task.answer(*operands)
+    own_layers = make_solver(digits=2, layers=1, width=4, heads=1, encoder="transformer")
+    with pytest.raises(UsageError, match="only shared layers"):
+        stress(own_layers, [2], 1, layers=3)
+
+
+def test_layers_and_sharpness_reach_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    solver = computing()
+    seen = set()
+    respond = solver.answer_logits
+
+    def observe(operands: Any, layout: Any, layers: int | None = None) -> Any:
+        seen.add((layers, solver.encoder.layer(0).attention.sharpness))
+        return respond(operands, layout, layers)
+
+    monkeypatch.setattr(solver, "answer_logits", observe)
     stress(solver, [2], 1, layers=3, sharpness=2.0)
-    assert {(knobs.layers, knobs.sharpness) for knobs in seen} == {(3, 2.0)}
-    random = [stress(known(lambda *_: None), [5], 3, seed)[0].failures for seed in (0, 0, 1)]
-    assert random[0] == random[1] != random[2]
+    assert seen == {(3, 2.0)}
 
 
-def test_an_untrained_model_is_tested_without_dropout():
-    solver = Solver(task="addition", digits=3, layout={}, model={**TINY, "width": 8, "dropout": 0.5})
+def test_an_untrained_model_is_tested_without_dropout() -> None:
+    solver = make_solver(digits=3, layers=1, width=8, heads=1, dropout=0.5).train()
     assert stress(solver, [3], 20) == stress(solver, [3], 20)
     assert solver.training
 
 
-def test_records_are_json():
+def test_outcomes_as_json() -> None:
     outcome = Outcome("random", "", 5, 4, 3, (Failure("1 + 2", None, "3"),))
     low, high = wilson(3, 4)
     assert json.loads(json.dumps(outcome.to_json())) == {
@@ -346,20 +353,16 @@ def test_records_are_json():
     }
 
 
-def shown(outcomes: list[Outcome]) -> str:
-    console = Console(file=io.StringIO(), width=160)
-    console.print(table(outcomes))
-    return console.file.getvalue()
+def show(outcomes: list[Outcome]) -> str:
+    file = io.StringIO()
+    Console(file=file, width=160).print(table(outcomes))
+    return "\n".join(line.rstrip() for line in file.getvalue().split("\n"))
 
 
-def without_margin(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.split("\n"))
-
-
-def test_the_table_has_a_row_a_case_and_a_column_a_length():
-    solver = known(without_carries, size=50)
+def test_the_table_has_a_row_a_case_and_a_column_a_length() -> None:
+    solver = computing(without_carries, digits=50)
     outcomes = [o for length in (3, 50) for o in stress(solver, [length], 20)]
-    lines = [line.split("  ") for line in shown(outcomes).splitlines()]
+    lines = [line.split("  ") for line in show(outcomes).splitlines()]
     rows = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     assert rows[1] == ["case", "problems", "3 digits", "50 digits"]
     names = [row[0] for row in rows[3:] if len(row) == 4]
@@ -372,14 +375,18 @@ def test_the_table_has_a_row_a_case_and_a_column_a_length():
         ["2 in a row", "0/20", "0/20"],
         *([f"{k} in a row", "–", "0/20"] for k in (4, 8, 16, 32)),
     ]
-    assert "\nall carries, 9…9 + 1:\n  999 + 1 = 990, but it is 1000\n" in without_margin(shown(outcomes))
-    assert "\nno carries, " not in shown(outcomes)
+    assert "\nall carries, 9…9 + 1:\n  999 + 1 = 990, but it is 1000\n" in show(outcomes)
+    assert "\nno carries, " not in show(outcomes)
 
-    long = shown([o for o in outcomes if o.length == 50])
+
+def test_the_table_shortens_long_failures() -> None:
+    outcomes = stress(computing(without_carries, digits=50), [50], 2)
     nines = "9" * 20 + "…" + "9" * 10
-    assert f"{nines} + 1 = {'9' * 20}…{'9' * 9}0, but it is 1{'0' * 19}…{'0' * 10}" in long
-    inside = shown([Outcome("random", "", 50, 1, 0, (Failure("1 + 2", "1" * 50, "1" * 30 + "2" + "1" * 19),))])
-    assert f"  1 + 2 = {'1' * 20}…{'1' * 10}, but it is {'1' * 20}…{'1' * 10}, from digit 31 on" in inside
-    nothing = shown(stress(known(lambda *_: None), [2], 1))
-    assert "99 + 1 = no number, but it is 100" in nothing
-    assert "but it is" not in shown(stress(known(None), [2], 1))
+    wrong, right = f"{'9' * 20}…{'9' * 9}0", f"1{'0' * 19}…{'0' * 10}"
+    assert f"{nines} + 1 = {wrong}, but it is {right}" in show(outcomes)
+    failure = Failure("1 + 2", "1" * 50, "1" * 30 + "2" + "1" * 19)
+    same = f"{'1' * 20}…{'1' * 10}"
+    inside = show([Outcome("random", "", 50, 1, 0, (failure,))])
+    assert f"  1 + 2 = {same}, but it is {same}, from digit 31 on" in inside
+    assert "99 + 1 = not a number, but it is 100" in show(stress(known(speechless), [2], 1))
+    assert "but it is" not in show(stress(computing(), [2], 1))

@@ -1,3 +1,3 @@
-from lengthwise.cli import main
+from lengthwise.cli.main import main
 
 raise SystemExit(main())

@@ -1,7 +1,7 @@
 """Integers of any length as digit arrays, exact and vectorised over a batch.
 
-Digits are stored least significant first: column i holds the power 10^i, with zeros above a number's
-length. Loops run over columns, never over examples.
+Digits are stored least significant first: column i holds the power 10^i, with zeros above a
+number's length. Loops run over columns, never over examples.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ class Numbers:
     >>> numbers.to_ints()
     [120, 7]
 
-    `lengths` counts the digits that are written. It exceeds what the value needs where leading zeros are
-    part of the number, as in the answers of element-wise addition.
+    `lengths` counts the digits that are written. It exceeds what the value needs where leading
+    zeros are part of the number, as in the answers of element-wise addition.
     """
 
     digits: NDArray[np.int64]  # (batch, width), least significant first
@@ -161,7 +161,7 @@ def at_least(digits: NDArray[np.int64], bound: NDArray[np.int64]) -> NDArray[np.
 
 
 def add_elementwise(a: Numbers, b: Numbers) -> Numbers:
-    """Addition without carries; the answer is as long as the longer operand, leading zeros included.
+    """Addition without carries; the answer is as long as the longer operand, with leading zeros.
 
     >>> add_elementwise(Numbers.from_ints([99]), Numbers.from_ints([35])).to_ints()
     [24]
@@ -173,7 +173,7 @@ def add_elementwise(a: Numbers, b: Numbers) -> Numbers:
 def carries(a: Numbers, b: Numbers) -> NDArray[np.bool_]:
     """(batch, width): column i is true where the sum a + b carries out of the power 10^i.
 
-    >>> carries(Numbers.from_ints([58]), Numbers.from_ints([67])).tolist()  # 8+7 carries, 5+6+1 carries
+    >>> carries(Numbers.from_ints([58]), Numbers.from_ints([67])).tolist()  # 8+7 and 5+6+1
     [[True, True]]
     """
     width = max(a.width, b.width)
@@ -190,7 +190,7 @@ def longest_run(marks: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def random_numbers(rng: np.random.Generator, lengths: NDArray[np.int64]) -> Numbers:
-    """Numbers drawn uniformly among those with exactly these lengths (the leading digit isn't 0)."""
+    """Numbers drawn uniformly among those with exactly these lengths; none starts with 0."""
     width = int(lengths.max(initial=1))
     digits = rng.integers(0, 10, (len(lengths), width))
     digits[np.arange(width) >= lengths[:, None]] = 0

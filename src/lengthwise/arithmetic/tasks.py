@@ -1,4 +1,4 @@
-"""What is computed: each task is one short class over digit arrays and knows no tokens (paper, §2.1)."""
+"""What is computed: each task is a short class over digit arrays, without tokens (paper, §2.1)."""
 
 import re
 from typing import Annotated, Any, ClassVar
@@ -115,7 +115,9 @@ class Modular(Task):
 
     def remainder(self, numbers: Numbers) -> Numbers:
         rest = digits.remainder(numbers, self.modulus)
-        return Numbers(rest.digits, np.full(len(rest), rest.width)) if self.constant_length else rest
+        return (
+            Numbers(rest.digits, np.full(len(rest), rest.width)) if self.constant_length else rest
+        )
 
     def remainder_digits(self, digits: int) -> int:
         """The most digits of the remainder of a number of at most this many digits."""
@@ -127,9 +129,10 @@ class Modular(Task):
 class ModularAddition(Modular):
     """x₁ + x₂ mod c.
 
-    >>> ModularAddition(modulus=101).answer(Numbers.from_ints([99]), Numbers.from_ints([45])).to_ints()
-    [43]
-    >>> ModularAddition(constant_length=True).answer(Numbers.from_ints([99]), Numbers.from_ints([8])).to_text()
+    >>> a, b = Numbers.from_ints([99]), Numbers.from_ints([8])
+    >>> ModularAddition(modulus=101).answer(a, b).to_ints()
+    [6]
+    >>> ModularAddition(modulus=100, constant_length=True).answer(a, b).to_text()
     ['07']
     """
 
@@ -143,7 +146,7 @@ class ModularAddition(Modular):
 
 
 class Product(Task):
-    """What multiplication and modular multiplication share: a second operand with a length of its own."""
+    """What both multiplications share: a second operand with a length of its own."""
 
     second_digits: int | None = Field(
         3, ge=1, description="digits of the second operand; null: as many as the first"
@@ -174,7 +177,8 @@ class Multiplication(Product):
 class ModularMultiplication(Modular, Product):
     """x₁ × x₂ mod c.
 
-    >>> ModularMultiplication(modulus=128).answer(Numbers.from_ints([535]), Numbers.from_ints([257])).to_ints()
+    >>> a, b = Numbers.from_ints([535]), Numbers.from_ints([257])
+    >>> ModularMultiplication(modulus=128).answer(a, b).to_ints()
     [23]
     """
 

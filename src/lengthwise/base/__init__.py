@@ -5,4 +5,13 @@ from lengthwise.base.errors import UsageError, explain, nearest
 from lengthwise.base.extensions import import_modules
 from lengthwise.base.random import generator
 
-__all__ = ["Choice", "Config", "Registry", "UsageError", "explain", "generator", "import_modules", "nearest"]
+__all__ = [
+    "Choice",
+    "Config",
+    "Registry",
+    "UsageError",
+    "explain",
+    "generator",
+    "import_modules",
+    "nearest",
+]

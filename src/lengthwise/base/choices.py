@@ -1,4 +1,4 @@
-"""Configurations, and named choices (tasks, layouts, attentions, …) registered where they are defined."""
+"""Configurations, and named choices (tasks, layouts, …) registered where they are defined."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, get_args
@@ -106,7 +106,8 @@ class Registry(Generic[T], Mapping[str, type[T]]):
 
     def build(self, options: Choice, *arguments: Any) -> T:
         """An instance of the class that these options configure."""
-        return self[options.kind](options, *arguments)
+        make: Callable[..., T] = self[options.kind]
+        return make(options, *arguments)
 
     def __getitem__(self, kind: str) -> type[T]:
         return self._classes[kind]

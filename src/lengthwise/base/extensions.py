@@ -23,10 +23,10 @@ def import_files(more: Iterable[str] = ()) -> None:
     """Import the given files and those that the environment variable names."""
     inherited = [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
     paths = list(dict.fromkeys(Path(name).resolve() for name in (*inherited, *more)))
-    if paths:
-        os.environ[VARIABLE] = os.pathsep.join(map(str, paths))
     for path in paths:
         import_file(path)
+    if paths:
+        os.environ[VARIABLE] = os.pathsep.join(map(str, paths))
 
 
 def import_file(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where models fail, how they learn each digit, thresholds, scaling fits, forgetting (paper, §5, §6).
+"""Where models fail, how they learn each digit, thresholds, scaling fits, forgetting (§5 and §6).
 
 Everything here is a pure function of a model, of a run's metrics, or of accuracies.
 """
@@ -60,7 +60,7 @@ def failure_study(
     occasion: int = 0,
     sampling: Sampling = "exact",
 ) -> FailureStudy:
-    """Accuracy by carries, and number and place of wrong symbols, on fresh problems of one length."""
+    """Accuracy by carries, number and place of wrong symbols, on fresh problems of one length."""
     check_lengths(solver, [length], examples)
     sum_of_two = isinstance(solver.task, Addition) and solver.task.operands == 2
     blocks = evaluation_set(solver.task, length, examples, seed, occasion, sampling)
@@ -137,17 +137,16 @@ def learning_curves(
     `experiment.answer_symbols()`, keeps those that are not always padding.
     """
     points: dict[int | str, list[tuple[int, Mapping[str, Any]]]] = {}
+    kept = answer_symbols or {}
     for record in metrics:
         tested = {accuracy["length"]: accuracy for accuracy in record.get("evaluation", [])}
         trained = {name: record[name] for name in ("train", "primed") if name in record}
         for key, accuracy in {**tested, **trained}.items():
             points.setdefault(key, []).append((record["examples"], accuracy))
 
-    kept: dict[int | str, int] = {**(answer_symbols or {})}
-
     def curve(key: int | str) -> Curve:
         examples = np.array([seen for seen, _ in points[key]])
-        digits = np.array([a["digits"][: kept.get(key)] for _, a in points[key]])
+        digits = np.array([a["digits"][: kept.get(str(key))] for _, a in points[key]])
         exact_match = np.array([a["exact_match"] for _, a in points[key]])
         return Curve(examples, exact_match, digits)
 
@@ -196,11 +195,11 @@ class Estimate(Finding):
 def smallest_sufficient(
     accuracies: Mapping[int, Sequence[float]], level: float = 0.9
 ) -> Estimate | None:
-    """The priming needed for a level of accuracy, from each count's accuracies over seeds (figure 4).
+    """The priming needed for a level of accuracy, from each count's accuracies over seeds (fig. 4).
 
     Isotonic regression makes the means rise with the count; between tested counts they are
-    interpolated. The interval is a bootstrap over each count's seeds, if every count has several. None
-    if the level is never reached.
+    interpolated. The interval is a bootstrap over each count's seeds, if every count has several.
+    None if the level is never reached.
 
     >>> smallest_sufficient({10: [0.2, 0.4], 20: [0.8, 0.8], 40: [1.0, 1.0]}).value
     30.0
@@ -247,7 +246,9 @@ def isotonic(y: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np
     >>> isotonic(np.array([[1.0, 3.0, 2.0, 4.0]]), np.ones(4)).tolist()
     [[1.0, 2.5, 2.5, 4.0]]
     """
-    total, weight = (np.pad(np.cumsum(v, -1), [(0, 0), (1, 0)]) for v in (y * weights, weights[None]))
+    total, weight = (
+        np.pad(np.cumsum(v, -1), [(0, 0), (1, 0)]) for v in (y * weights, weights[None])
+    )
     sums, sizes = (v[:, None, 1:] - v[:, :-1, None] for v in (total, weight))  # (rows, start, end)
     means = np.where(sizes > 0, sums / np.where(sizes > 0, sizes, 1), -math.inf)
     least: NDArray[np.float64] = np.minimum.accumulate(means[:, :, ::-1], axis=2)[:, :, ::-1]
@@ -349,7 +350,7 @@ def student_t(degrees: int, confidence: float = 0.95) -> float:
 
 
 def forgetting(before: Accuracy, after: Accuracy) -> Estimate:
-    """The accuracy lost between two evaluations, with Newcombe's interval (paper, §5.1 and figure 3a).
+    """The accuracy lost between two evaluations, with Newcombe's interval (§5.1 and figure 3a).
 
     >>> lost = forgetting(Accuracy(5, 70, 56, ()), Accuracy(5, 80, 48, ()))
     >>> [round(number, 4) for number in (lost.value, lost.low, lost.high)]
@@ -383,4 +384,6 @@ def over_seeds(values: Sequence[float]) -> Spread:
         raise UsageError("there is no run to average over")
     array = np.asarray(values, float)
     deviation = float(array.std(ddof=1)) if array.size > 1 else None
-    return Spread(float(array.mean()), float(array.min()), float(array.max()), deviation, array.size)
+    return Spread(
+        float(array.mean()), float(array.min()), float(array.max()), deviation, array.size
+    )

@@ -1,15 +1,17 @@
 """The stress suite: special problems that a model solves if it has learned the algorithm."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import product, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from rich import box
-from rich.console import Group
+from rich.console import Console, Group
+from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -22,7 +24,8 @@ from lengthwise.solver import Solver
 from lengthwise.solver.text import shorten
 
 Rng = np.random.Generator
-Lengths = tuple[int, ...]  # digits of each operand, as from `task.operand_digits(n)`; the first is n
+# The digits of each operand, as from `task.operand_digits(n)`; the first has n.
+Lengths = tuple[int, ...]
 ColumnSums = NDArray[np.int64]  # of the digits in each column, (count, n)
 Operands = tuple[Numbers, ...]
 Problems = Iterator[tuple[str, Operands]]  # batches, each with the detail that sets it apart
@@ -75,9 +78,7 @@ def sample_operands(rng: Rng, count: int, lengths: Sequence[int]) -> Operands:
     return tuple(random_numbers(rng, np.full(count, n)) for n in lengths)
 
 
-def sample_column_sums(
-    rng: Rng, low: ColumnSums, high: ColumnSums, operands: int
-) -> Operands:
+def sample_column_sums(rng: Rng, low: ColumnSums, high: ColumnSums, operands: int) -> Operands:
     """Numbers whose digits in each column add up to low … high; none starts with 0."""
     leading = np.arange(low.shape[1]) == low.shape[1] - 1
     rest = rng.integers(np.maximum(low, operands * leading), high + 1)
@@ -233,16 +234,22 @@ def stress(
     seed: int = 0,
     layers: int | None = None,
     sharpness: float = 1.0,
+    progress: bool = False,
 ) -> list[Outcome]:
-    """The score on every case of the model's task, at each length, with up to `examples` problems."""
+    """The score on every case of the model's task at each length, on up to `examples` problems.
+
+    With `progress`, a terminal shows a bar.
+    """
     chosen = check_lengths(model, lengths, examples)
     model.check_layers(layers)
+    cases = [case for case in CASES.values() if case.applies(model.task)]
+    tests: Iterable[tuple[int, Case]] = list(product(chosen, cases))
+    if progress and sys.stderr.isatty():
+        tests = track(tests, "stress", transient=True, console=Console(stderr=True))
     with model.testing(sharpness):
         return [
             measure_case(model, case.name, detail, length, operands, layers)
-            for length in chosen
-            for case in CASES.values()
-            if case.applies(model.task)
+            for length, case in tests
             for detail, operands in case.problems(model.task, length, examples, seed)
         ]
 

@@ -21,11 +21,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 SOURCES = Path(__file__).parent / "c"
 NATIVE = ("-march=native",)
-# Without errno and traps, GCC keeps square roots and comparisons in vectors. Neither changes results.
-FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
+# Without errno, square roots stay in vectors. No flag here changes results, such as -ffast-math does.
+FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno")
 SHARED = ("-shared", "-fPIC", "-fvisibility=hidden")
 COMPILER_SECONDS = 120.0  # for all calls of the compiler together; it takes about 5
 LONG, POINTER = ctypes.c_long, ctypes.c_void_p
@@ -45,7 +46,7 @@ class Shape(ctypes.Structure):
 SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "source_digest": (ctypes.c_ulonglong, ()),
     "stack_shape_size": (LONG, ()),
-    "stack_sizes": (None, (POINTER,) * 2),
+    "stack_pieces": (LONG, (POINTER, ctypes.c_int, POINTER)),
     "stack_forward": (None, (POINTER,) * 7),
     "stack_backward": (None, (POINTER,) * 9),
 }
@@ -96,8 +97,9 @@ def open_library(instructions: tuple[str, ...], seconds: float) -> ctypes.CDLL:
     os.close(handle)
     try:
         run([*command, *files, "-o", temporary, "-lm"], deadline)
-        os.chmod(temporary, 0o700)
-        content = Path(temporary).read_bytes()
+        with open_regular(Path(temporary)) as file:
+            os.fchmod(file.fileno(), 0o700)  # whatever the umask
+            content = file.read()
         if not content:
             raise UnavailableError(f"The C compiler {shlex.join(compiler)!r} wrote an empty library.")
         path = directory / f"stack-{key}-{digest(content)}.so"
@@ -173,20 +175,26 @@ def cache_directory() -> Path:
 
 def check_library(path: Path) -> None:
     """Raises unless a library is the user's and is what its name says."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        raise UnavailableError(f"{path} can't be opened: {error.strerror}.") from error
-    with open(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise UnavailableError(f"{path} isn't a regular file.")
+    with open_regular(path) as file:
+        found = os.fstat(file.fileno())
         if found.st_uid != os.getuid():
             raise UnavailableError(f"{path} belongs to another user.")
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise UnavailableError(f"{path} can be changed by other users.")
         if not path.stem.endswith(f"-{digest(file.read())}"):
             raise UnavailableError(f"{path} is damaged.")
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a file that is neither a link nor a device."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise UnavailableError(f"{path} can't be opened: {error.strerror}.") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise UnavailableError(f"{path} isn't a regular file.")
+    return open(handle, "rb")
 
 
 def bind(path: Path, key: str) -> ctypes.CDLL:

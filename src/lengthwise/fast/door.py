@@ -3,16 +3,19 @@
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.func import functional_call
 
 from lengthwise.base import UsageError
 from lengthwise.fast import compiled, verify
-from lengthwise.fast.stack import StackShape, apply_stack
+from lengthwise.fast.stack import PARAMETERS, StackShape, apply_stack
 from lengthwise.model.attention import FullAttention
 from lengthwise.model.depth import FixedDepth
 from lengthwise.model.encoder import Encoder, Layer
@@ -25,14 +28,18 @@ from lengthwise.model.positions import (
     RelativeKey,
     RelativeKeyQuery,
 )
+from lengthwise.model.positions.relative import multiply_by_key, multiply_by_query
 from lengthwise.problems.layouts import Coordinates
 
 VARIABLE = "LENGTHWISE_FAST"
+OUTSIDE_ATTENTION = ("attention_norm", "widen", "narrow", "feedforward_norm")
 WIDEST = 1024  # of layers; wider ones were not measured
 MEASURED = sys.platform == "linux" and platform.machine() in ("x86_64", "AMD64")
 ADDED = (NoPosition, Absolute, Coupled, Abacus)  # embeddings without scores
 RELATIVE = (RelativeKey, RelativeKeyQuery)
-ACTIVATIONS = {nn.ReLU: "relu", nn.GELU: "gelu"}
+LAYER_PARAMETERS = tuple(  # in the order of `apply_stack`
+    name if name.startswith(OUTSIDE_ATTENTION) else f"attention.{name}" for name in PARAMETERS
+)
 
 
 def is_enabled() -> bool:
@@ -81,24 +88,49 @@ def logits(
         queries=n_out,
     )
     weights = [layer_parameters(encoder.layer(i)) for i in range(len(encoder.layers))]
-    return encoder.classify(apply_stack(x, weights, vectors, shape))
+    plain = partial(plain_stack, encoder, coordinates, shape)
+    return encoder.classify(apply_stack(x, weights, vectors, shape, plain))
 
 
 def layer_parameters(layer: Layer) -> list[Tensor]:
-    """In the order of `stack.apply_stack`."""
-    attention = layer.attention
-    assert isinstance(attention, FullAttention)
-    parts = (
-        attention.query,
-        attention.key,
-        attention.value,
-        attention.output,
-        layer.attention_norm,
-        layer.widen,
-        layer.narrow,
-        layer.feedforward_norm,
-    )
-    return [parameter for part in parts for parameter in (part.weight, part.bias)]
+    return [layer.get_parameter(name) for name in LAYER_PARAMETERS]
+
+
+def plain_stack(
+    encoder: Encoder,
+    coordinates: Coordinates[Tensor],
+    shape: StackShape,
+    x: Tensor,
+    vectors: Sequence[Tensor | None],
+    parameters: Sequence[Tensor],
+) -> Tensor:
+    """What `apply_stack` computes, by the encoder's own layers with these tensors."""
+    for i in range(shape.depth):
+        start = i % len(encoder.layers) * len(LAYER_PARAMETERS)
+        own = dict(zip(LAYER_PARAMETERS, parameters[start:], strict=False))
+        queries = shape.queries if i == shape.depth - 1 else x.shape[1]
+        position = GivenVectors(vectors[i % len(vectors)], shape.by_key)
+        pairs = Pairs(coordinates, queries)
+        x = functional_call(encoder.layer(i), own, (x, position, pairs))
+    return x
+
+
+@dataclass(frozen=True)
+class GivenVectors:
+    """Relative-key or relative-key-query with the vectors of all pairs, or no scores."""
+
+    vectors: Tensor | None  # (j, j, d)
+    by_key: bool
+
+    def rotate(self, q: Tensor, k: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        return q, k
+
+    def scores(self, q: Tensor, k: Tensor, pairs: Pairs) -> Tensor | None:
+        if self.vectors is None:
+            return None
+        vectors = self.vectors[: pairs.queries]
+        scores = multiply_by_query(q, vectors)
+        return scores + multiply_by_key(k, vectors) if self.by_key else scores
 
 
 def decline_reason(

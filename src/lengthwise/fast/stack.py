@@ -2,17 +2,17 @@
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from lengthwise.fast.compiled import Shape, Unavailable, load
 
+Plain = Callable[[Tensor, Sequence[Tensor | None], Sequence[Tensor]], Tensor]
 Activation = Literal["relu", "gelu", "gelu-tanh"]
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)  # by their numbers in layer.h
 PARAMETERS = (
@@ -21,6 +21,11 @@ PARAMETERS = (
     *("widen.weight", "widen.bias", "narrow.weight", "narrow.bias"),
     *("feedforward_norm.weight", "feedforward_norm.bias"),
 )
+SAVED, FORWARD, BACKWARD = range(3)  # what memory is for, as in stack.c
+# The system clears memory that it gets back and gives out again, which takes up to a fifth of a
+# step. glibc keeps buffers of this size; of those that are much larger, it returns most.
+BUFFER_FLOATS = 2**17
+CACHE_LINE_FLOATS = 16
 
 
 @dataclass(frozen=True)
@@ -39,13 +44,14 @@ def apply_stack(
     layers: Sequence[Sequence[Tensor]],
     vectors: Sequence[Tensor | None],
     shape: StackShape,
+    plain: Plain | None = None,
 ) -> Tensor:
     """Applies `shape.depth` layers to x (b, j, width), for (b, queries, width).
 
     Layers take turns: one is shared by all depths, `depth` are applied once each. A layer is its
     parameters in the order of PARAMETERS. Relative vectors (j, j, head width) take turns, too, and
     None stands for none: scores = scale·q·k + q·vectors[i, j] (+ k·vectors[i, j] by key).
-    Gradients can be taken once.
+    Gradients of gradients are those of `plain`, the same by PyTorch: (x, vectors, parameters) -> y.
     """
     library = load()
     if isinstance(library, Unavailable):
@@ -61,7 +67,7 @@ def apply_stack(
         *(shape.scale, shape.norm_epsilon),
     )
     tensors = (None if tensor is None else tensor.contiguous().resolve_neg() for tensor in given)
-    return cast(Tensor, StackFunction.apply(library, call, *tensors))
+    return cast(Tensor, StackFunction.apply(library, call, plain, *tensors))
 
 
 def check(
@@ -132,49 +138,106 @@ def check_tensor(name: str, tensor: Tensor, size: tuple[int | None, ...]) -> Non
 class StackFunction(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, library: ctypes.CDLL, shape: Shape, x: Tensor, *rest: Tensor | None
+        ctx: Any,
+        library: ctypes.CDLL,
+        shape: Shape,
+        plain: Plain | None,
+        x: Tensor,
+        *rest: Tensor | None,
     ) -> Tensor:
         vectors, parameters = rest[: shape.vectors], rest[shape.vectors :]
-        sizes = (ctypes.c_long * 4)()
-        library.stack_sizes(ctypes.byref(shape), sizes)
-        full, last, scratch_size, backward_size = sizes
-        many = shape.depth if shape.training else 0
-        saved = [allocate(last if i == shape.depth - 1 else full) for i in range(many)]
-        y, scratch = x.new_empty(shape.examples, shape.queries, shape.width), allocate(scratch_size)
+        y = x.new_empty(shape.examples, shape.queries, shape.width)
+        saved = Memory.of(library, shape, SAVED) if shape.training else Memory([], [])
+        scratch = Memory.of(library, shape, FORWARD)
         library.stack_forward(
             ctypes.byref(shape),
-            *(addresses(parameters), addresses(vectors), x.data_ptr(), addresses(saved)),
-            *(scratch.data_ptr(), y.data_ptr()),
+            *(addresses(parameters), addresses(vectors), x.data_ptr()),
+            *(saved.addresses(), scratch.addresses(), y.data_ptr()),
         )
-        ctx.library, ctx.shape, ctx.scratch_size = library, shape, backward_size
-        ctx.save_for_backward(*rest, *saved)
+        if shape.training:
+            ctx.library, ctx.shape, ctx.plain, ctx.places = library, shape, plain, saved.places
+            ctx.save_for_backward(x, *rest, *saved.buffers)
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            # once_differentiable raises only if dy requires a gradient. But this gradient depends
-            # on x and the parameters, too; without an error, that part would silently be missing.
-            dy = dy.detach().requires_grad_()
-        return cast(tuple[Tensor | None, ...], gradients(ctx, dy))
+        shape: Shape = ctx.shape
+        many = 1 + shape.vectors + shape.layers * len(PARAMETERS)
+        x, *tensors = ctx.saved_tensors[:many]
+        saved = Memory(ctx.saved_tensors[many:], ctx.places)
+        vectors, parameters = tensors[: shape.vectors], tensors[shape.vectors :]
+        if torch.is_grad_enabled():  # the gradient itself will be differentiated
+            return None, None, None, *differentiable_gradients(ctx.plain, x, vectors, parameters, dy)
+        needed = ctx.needs_input_grad[4 : 4 + shape.vectors]
+        return None, None, None, *gradients(ctx, vectors, parameters, saved, needed, dy)
 
 
-@once_differentiable
-def gradients(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+def differentiable_gradients(
+    plain: Plain | None,
+    x: Tensor,
+    vectors: Sequence[Tensor | None],
+    parameters: Sequence[Tensor],
+    dy: Tensor,
+) -> list[Tensor | None]:
+    if plain is None:
+        raise RuntimeError("the C code has no gradients of gradients")
+    inputs = [x, *vectors, *parameters]
+    needed = [i for i, tensor in enumerate(inputs) if tensor is not None and tensor.requires_grad]
+    found = torch.autograd.grad(
+        plain(x, vectors, parameters),
+        [inputs[i] for i in needed],  # type: ignore[misc]
+        dy,
+        create_graph=True,
+        allow_unused=True,
+    )
+    by_input = dict(zip(needed, found, strict=True))
+    return [by_input.get(i) for i in range(len(inputs))]
+
+
+def gradients(
+    ctx: Any,
+    vectors: Sequence[Tensor | None],
+    parameters: Sequence[Tensor],
+    saved: "Memory",
+    needed: Sequence[bool],
+    dy: Tensor,
+) -> list[Tensor | None]:
     shape: Shape = ctx.shape
-    rest, saved = ctx.saved_tensors[: -shape.depth], ctx.saved_tensors[-shape.depth :]
-    vectors, parameters = rest[: shape.vectors], rest[shape.vectors :]
-    needed = ctx.needs_input_grad[3 : 3 + shape.vectors]
     dvectors = [torch.zeros_like(v) if need else None for v, need in zip(vectors, needed, strict=True)]
     dparameters = [torch.zeros_like(parameter) for parameter in parameters]
     dx = dy.new_empty(shape.examples, shape.length, shape.width)
-    dy, scratch = dy.contiguous().resolve_neg(), allocate(ctx.scratch_size)
+    dy, scratch = dy.contiguous().resolve_neg(), Memory.of(ctx.library, shape, BACKWARD)
     ctx.library.stack_backward(
         ctypes.byref(shape),
-        *(addresses(parameters), addresses(vectors), addresses(saved), dy.data_ptr()),
-        *(scratch.data_ptr(), dx.data_ptr(), addresses(dvectors), addresses(dparameters)),
+        *(addresses(parameters), addresses(vectors), saved.addresses(), dy.data_ptr()),
+        *(scratch.addresses(), dx.data_ptr(), addresses(dvectors), addresses(dparameters)),
     )
-    return None, None, dx, *dvectors, *dparameters
+    return [dx, *dvectors, *dparameters]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Pieces of memory for the C code, several to a buffer: which one, and where in it, in bytes."""
+
+    buffers: Sequence[Tensor]
+    places: Sequence[tuple[int, int]]
+
+    @classmethod
+    def of(cls, library: ctypes.CDLL, shape: Shape, purpose: int) -> "Memory":
+        sizes = (ctypes.c_long * library.stack_pieces(ctypes.byref(shape), purpose, None))()
+        library.stack_pieces(ctypes.byref(shape), purpose, sizes)
+        lengths, places = [0], []
+        for size in sizes:
+            if lengths[-1] and lengths[-1] + size > BUFFER_FLOATS:
+                lengths.append(0)
+            places.append((len(lengths) - 1, 4 * lengths[-1]))
+            lengths[-1] += -(-size // CACHE_LINE_FLOATS) * CACHE_LINE_FLOATS
+        return cls([allocate(length) for length in lengths], places)
+
+    def addresses(self) -> ctypes.Array[ctypes.c_void_p]:
+        starts = [buffer.data_ptr() for buffer in self.buffers]
+        found = [starts[buffer] + offset for buffer, offset in self.places]
+        return (ctypes.c_void_p * len(found))(*found)
 
 
 def allocate(floats: int) -> Tensor:

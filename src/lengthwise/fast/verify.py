@@ -1,13 +1,13 @@
 """Whether an encoder is exactly what the C code was verified against.
 
-The C code computes what the source of `lengthwise.model` said when tests compared the two. It may stand
-in for PyTorch only while all of this holds:
+The C code computes what the source of `lengthwise.model` said when tests compared the two. It may
+stand in for PyTorch only while all of this holds:
 
 1. The syntax trees of the model's files have the digests below, which a test pins.
 2. The loaded classes and functions are what these files define, and PyTorch's are its own.
 3. No class or module has been patched since.
-4. But for the values of its weights, the encoder equals a fresh one of the same configuration: types,
-   attributes, shapes, training flags, and no hooks.
+4. But for the values of its weights, the encoder equals a fresh one of the same configuration:
+   types, attributes, shapes, training flags, and no hooks.
 """
 
 import ast
@@ -37,16 +37,16 @@ MODULES: tuple[ModuleType, ...] = (
     absolute,
     relative,
 )
-# `print_digests` prints those of the present source. Update them only when the C code computes the new
-# source and tests/test_fast.py has shown it.
+# `print_digests` prints those of the present source. Update them only when the C code computes the
+# new source and tests/test_fast.py has shown it.
 DIGESTS: dict[str, str] = {
-    "model.encoder": "77f599a9eb98cde8",
-    "model.attention": "7179d6d9236cd9b1",
-    "model.depth": "8670833f74c2c3d2",
-    "model.pairs": "dfa2514e7c8a9104",
-    "model.positions.position": "ad2d8c2167a5bb97",
-    "model.positions.absolute": "75aa9eb9fdf66df0",
-    "model.positions.relative": "7b8dc26217d7ef95",
+    "model.encoder": "78f1fa79cc5aaf1d",
+    "model.attention": "a6c7f6c24064700e",
+    "model.depth": "84fbbf0e09725e7c",
+    "model.pairs": "467153e992fa6211",
+    "model.positions.position": "bdacd73f3b70869d",
+    "model.positions.absolute": "f8df493775ca272b",
+    "model.positions.relative": "c1ad4bfee62230a1",
 }
 TORCH_CLASSES: tuple[type, ...] = (
     nn.Module,
@@ -60,10 +60,14 @@ TORCH_CLASSES: tuple[type, ...] = (
     nn.GELU,
     nn.Softmax,
     nn.ModuleList,
+    Tensor,
 )
-TORCH_FUNCTIONS = ("linear", "layer_norm", "embedding", "dropout", "relu", "gelu", "softmax")
+TORCH_FUNCTIONS: tuple[tuple[ModuleType, str], ...] = (
+    *((F, name) for name in ("linear", "layer_norm", "embedding", "dropout", "softmax")),
+    *((F, name) for name in ("relu", "gelu")),
+    (torch, "einsum"),
+)
 TORCH_FOLDER = str(Path(torch.__file__).parent)
-HOOKS = tuple(name for name in vars(nn.Identity()) if name.endswith("_hooks"))
 
 
 def difference(model: Encoder) -> str | None:
@@ -87,23 +91,47 @@ def difference_in_source() -> str | None:
         if digest(source) != DIGESTS.get(name):
             return f"{name} was edited"
         tree = ast.parse(source)
-        codes = set(code_objects(compile(tree, module.__file__ or "", "exec", dont_inherit=True)))
+        compiled = compile(tree, module.__file__ or "", "exec", dont_inherit=True)
+        codes = {code.co_qualname: code for code in code_objects(compiled)}
         if (patched := next(patched_names(tree.body, module, codes), None)) is not None:
             return f"{name}.{patched} was patched"
-    for cls in TORCH_CLASSES:
-        for function in (f for f in vars(cls).values() if isinstance(f, FunctionType)):
-            if not inspect.unwrap(function).__code__.co_filename.startswith(TORCH_FOLDER):
-                return f"torch.nn.{cls.__name__} was patched"
+    methods: list[tuple[Any, str]] = [(cls, name) for cls in TORCH_CLASSES for name in vars(cls)]
+    for owner, name in (*methods, *TORCH_FUNCTIONS):
+        if not is_torchs(owner, name):
+            return f"{owner.__name__}.{name} of PyTorch was patched"
     return None
+
+
+def is_torchs(owner: Any, name: str) -> bool:
+    """Whether what a class or a module holds under a name is PyTorch's own, and of that name."""
+    value = vars(owner)[name]
+    if isinstance(value, FunctionType) and not value.__code__.co_filename.startswith(TORCH_FOLDER):
+        return False
+    if (owner, name) in TORCH_FUNCTIONS:
+        return getattr(value, "__name__", "") == name and value.__module__.startswith("torch")
+    if name == "forward" and owner is not nn.Module:  # which has none
+        return getattr(value, "__qualname__", "") == f"{owner.__name__}.forward"
+    return True
 
 
 def digest(source: str) -> str:
     """A digest of the syntax tree, in which comments, docstrings and formatting don't count."""
     tree = ast.parse(source)
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+        if isinstance(node, documented) and ast.get_docstring(node):
             node.body = node.body[1:]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr(nested(tree)).encode()).hexdigest()[:16]
+
+
+def nested(node: object) -> object:
+    """A syntax tree as lists without empty fields, of which new versions of Python have more."""
+    if isinstance(node, list):
+        return [nested(item) for item in node]
+    if not isinstance(node, ast.AST):
+        return node
+    fields = [(name, nested(value)) for name, value in ast.iter_fields(node)]
+    return [type(node).__name__, *(field for field in fields if field[1] not in (None, []))]
 
 
 def short_name(module: ModuleType) -> str:
@@ -117,47 +145,61 @@ def code_objects(code: CodeType) -> Iterator[CodeType]:
             yield from code_objects(constant)
 
 
-def patched_names(body: list[ast.stmt], owner: Any, codes: set[CodeType]) -> Iterator[str]:
+def patched_names(
+    body: list[ast.stmt], owner: Any, codes: dict[str, CodeType], prefix: str = ""
+) -> Iterator[str]:
     """Functions of a module or a class that are not those of its source."""
     defined = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     for node in defined:
-        value = vars(owner).get(node.name)
+        value, name = vars(owner).get(node.name), f"{prefix}{node.name}"
         if isinstance(node, ast.ClassDef):
-            yield from (f"{node.name}.{name}" for name in patched_names(node.body, value, codes))
-        elif function_code(value) not in codes:
-            yield node.name
+            yield from patched_names(node.body, value, codes, f"{name}.")
+        elif function_code(value, bool(node.decorator_list)) != codes[name]:
+            yield name
     if isinstance(owner, type) and issubclass(owner, nn.Module):
         names = {node.name for node in defined}
         values = vars(owner).items()
-        yield from (n for n, v in values if function_code(v) is not None and n not in names)
+        added = (n for n, v in values if callable(v) and n not in names and n != "Options")
+        yield from (f"{prefix}{name}" for name in added)
 
 
-def function_code(value: Any) -> CodeType | None:
+def function_code(value: Any, decorated: bool) -> CodeType | None:
     if isinstance(value, property):
         value = value.fget
     if isinstance(value, classmethod | staticmethod):
         value = value.__func__
-    return inspect.unwrap(value).__code__ if isinstance(value, FunctionType) else None
+    if decorated and isinstance(value, FunctionType):
+        value = inspect.unwrap(value)
+    return value.__code__ if isinstance(value, FunctionType) else None
 
 
-def namespaces() -> list[list[tuple[str, Any]]]:
+def namespaces() -> list[tuple[str, Any, CodeType | None]]:
     """All that the model's modules and classes, and PyTorch's, hold at the moment."""
     owners: list[Any] = [*MODULES, *model_classes(), *TORCH_CLASSES]
-    held = [[item for item in vars(o).items() if item[0][:2] != "__"] for o in owners]
-    return [*held, [(name, getattr(F, name)) for name in TORCH_FUNCTIONS]]
+    names = [(o, name) for o in owners for name in vars(o)]
+    found = [(name, vars(o)[name]) for o, name in (*names, *TORCH_FUNCTIONS)]
+    # Of names with underscores, only functions count; Python and pydantic keep the others.
+    return [
+        (name, value, getattr(value, "__code__", None))
+        for name, value in found
+        if name[:2] != "__" or isinstance(value, FunctionType)
+    ]
 
 
 @cache
-def verified_namespaces() -> list[list[tuple[str, Any]]]:
+def verified_namespaces() -> list[tuple[str, Any, CodeType | None]]:
     return namespaces()
 
 
 @cache
 def model_classes() -> tuple[type, ...]:
-    values = [value for module in MODULES for value in vars(module).values()]
-    ours = {short_name(module) for module in MODULES}
-    classes = [v for v in values if isinstance(v, type) and issubclass(v, nn.Module)]
-    return tuple(c for c in dict.fromkeys(classes) if c.__module__.removeprefix("lengthwise.") in ours)
+    """The classes that the model's files define."""
+    return tuple(
+        value
+        for module in MODULES
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    )
 
 
 fresh_encoders: "WeakKeyDictionary[Encoder, Encoder]" = WeakKeyDictionary()

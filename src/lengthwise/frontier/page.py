@@ -1,103 +1,156 @@
-"""A length record as people read it: a page of Markdown, and a figure."""
+"""A length record for readers: a page of Markdown and a figure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
-from lengthwise.display import percent
-from lengthwise.paper import drawing
-from lengthwise.solver import shortened
+from lengthwise.solver.text import shorten
+from lengthwise.training.display import percent
 
 MOST_SHOWN = 12  # failures
 
 
-def draw(written: Mapping[str, Any], path: Path) -> None:
-    """Exact match by number of digits: the mean over seeds, with a band from the worst to the best."""
+def draw(contents: Mapping[str, Any], path: Path) -> None:
+    """Exact match by length: the mean over seeds, with a band from the worst to the best."""
     from matplotlib.figure import Figure
+
+    from lengthwise.paper import drawing
 
     figure = Figure(figsize=(8, 4), layout="constrained")
     axis = figure.subplots()
-    trials = written["trials"]
+    trials = contents["trials"]
     for i, (label, trial) in enumerate(trials.items()):
-        seeds = {int(n): tested["by seed"] for n, tested in trial["lengths"].items()}
-        told = f"{label} ({len(trial['seeds'])} seed{'s' * (len(trial['seeds']) > 1)})"
-        width = 1.5 + 1.4 * (len(trials) - 1 - i)  # so that lines on top of each other are all seen
-        drawing.line(axis, seeds, told, drawing.COLOURS[i % len(drawing.COLOURS)], width=width)
+        lengths = trial["lengths"].items()
+        seeds = {int(n): [a["exact_match"] for a in tested["by seed"]] for n, tested in lengths}
+        legend = f"{label} ({len(trial['seeds'])} seed{'s' * (len(trial['seeds']) > 1)})"
+        width = 1.5 + 1.4 * (len(trials) - 1 - i)  # lines on top of each other stay visible
+        colour = drawing.COLOURS[i % len(drawing.COLOURS)]
+        drawing.line(axis, seeds, legend, colour, width=width)
     longest = max(trial["config"]["data"]["train_digits"] for trial in trials.values())
     axis.axvspan(1, longest, color="0.93", zorder=0)
     axis.text(longest, 3, "trained ", ha="right", color="0.4")
-    lengths = sorted({1, *(int(n) for trial in trials.values() for n in trial["lengths"])})
-    drawing.ticks(axis, [n for n, following in pairwise([*lengths, 2 * lengths[-1]]) if following > 1.1 * n])
+    ticks = sorted({1, *(int(n) for trial in trials.values() for n in trial["lengths"])})
+    apart = [n for n, following in pairwise([*ticks, 2 * ticks[-1]]) if following > 1.1 * n]
+    drawing.ticks(axis, apart)
     drawing.percent(axis)
     axis.set(xlabel="digits of the first number", xlim=(1, None))
-    axis.set_title(written["title"], fontsize=10, wrap=True)
+    axis.set_title(contents["title"], fontsize=10, wrap=True)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
     figure.savefig(path, dpi=130)
 
 
-def page(written: Mapping[str, Any]) -> Iterator[str]:
-    """The record as Markdown."""
-    yield f"# Record: {written['title']}\n"
-    yield f"![exact match by number of digits]({written['record']}.png)\n"
-    before: Sequence[str] = ()
-    for label, trial in written["trials"].items():
+def page(contents: Mapping[str, Any]) -> Iterator[str]:
+    """The record as lines of Markdown."""
+    yield f"# Record: {contents['title']}\n"
+    yield f"![exact match by number of digits]({contents['record']}.png)\n"
+    previous_runs: Sequence[str] = ()
+    for label, trial in contents["trials"].items():
         yield f"## {label}\n"
-        if trial["runs"] == before:
+        if trial["runs"] == previous_runs:
             yield "The same models.\n"
         else:
-            yield from training_of(trial, written["record"])
-        before = trial["runs"]
-        yield "| digits | exact match, mean over seeds | worst seed | 95 % interval | problems a seed | aim |"
-        yield "| --- | --- | --- | --- | --- | --- |"
-        for n, a in trial["lengths"].items():
-            goal = a["goal"]
-            aim = "" if goal is None else f"{percent(goal)}: {'reached' if a['mean'] >= goal else 'missed'}"
-            interval = f"{100 * a['low']:.2f}–{100 * a['high']:.2f} %"
-            cells = [f"{n}", percent(a["mean"]), percent(a["worst"]), interval, f"{a['problems a seed']}", aim]
-            yield f"| {' | '.join(cells)} |"
+            yield from training_section(trial, contents["record"])
+        previous_runs = trial["runs"]
+        yield from accuracy_table(trial)
         if trial["stress"]:
-            yield "\n### Stress\n"
-            shallow = (
-                "; then the mean of the same models with their layers applied"
-                f" {trial['config']['model']['layers']} times only, the least in training"
-            )
-            told = shallow if trial["stress, no deeper than trained"] else ""
-            yield f"Exact match, mean over seeds, with the worst seed where it differs{told}.\n"
-            yield from stress_table(trial["stress"], trial["stress, no deeper than trained"])
-            yield from failure_list(trial["stress"])
+            yield from stress_section(trial)
         yield ""
 
 
-def training_of(trial: Mapping[str, Any], name: str) -> Iterator[str]:
-    seeds = ", ".join(map(str, trial["seeds"]))
-    minutes = ", ".join(f"{m:g}" for m in trial["minutes of training"])
-    yield (
-        f"{trial['parameters']:,} parameters; seeds {seeds}; {minutes} minutes of training, each on one core beside"
-        f" whatever else ran. Made by `lengthwise record {name} --seed {trial['seeds'][0]} --seeds"
-        f" {len(trial['seeds'])}`. The model is the one at the end of training; no checkpoint is chosen.\n"
-    )
-    yield "Seen in training: " + "; ".join(f"{k} {v}" for k, v in trial["seen in training"].items()) + ".\n"
+def training_section(trial: Mapping[str, Any], name: str) -> Iterator[str]:
+    seeds, minutes = trial["seeds"], trial["minutes of training"]
+    command = f"lengthwise record {name} --seed {seeds[0]} --seeds {len(seeds)}"
+    yield f"Made by `{command}`. The model is the one at the end of training.\n"
+    given = {
+        "parameters": f"{trial['parameters']:,}",
+        "minutes of training, one core": ", ".join(
+            f"{time:g} (seed {seed})" for seed, time in zip(seeds, minutes, strict=True)
+        ),
+        **trial["given"],
+    }
+    yield from table(["what the model is given", ""], given.items())
+    yield ""
+
+
+def accuracy_table(trial: Mapping[str, Any]) -> Iterator[str]:
+    """Every seed's result, and the worst with its interval, which is of that one model."""
+    seeds = [f"seed {seed}" for seed in trial["seeds"]]
+    measures = ["seconds a seed", "peak MB", "goal"]
+    headings = ["digits", "problems a seed", *seeds, "mean", "worst seed, 95 % interval", *measures]
+    rows = []
+    for n, tested in trial["lengths"].items():
+        by_seed, worst = tested["by seed"], tested["worst"]
+        rows.append(
+            [
+                f"{n}",
+                f"{tested['problems a seed']}",
+                *(percent(a["exact_match"]) for a in by_seed),
+                percent(tested["mean"]),
+                f"{100 * worst['low']:.2f}–{100 * worst['high']:.2f} %",
+                f"{mean(a['seconds'] for a in by_seed):.1f}",
+                f"{max(a['peak megabytes'] for a in by_seed)}",
+                describe_goal(tested["goal"], [a["exact_match"] for a in by_seed]),
+            ]
+        )
+    yield from table(headings, rows)
+
+
+def describe_goal(goal: float | None, shares: Sequence[float]) -> str:
+    """How many seeds reach a goal.
+
+    >>> describe_goal(0.99, [1.0, 0.98, 0.995]), describe_goal(None, [1.0])
+    ('99.0 %: 2 of 3 seeds', '')
+    """
+    if goal is None:
+        return ""
+    return f"{percent(goal)}: {sum(share >= goal for share in shares)} of {len(shares)} seeds"
+
+
+def stress_section(trial: Mapping[str, Any]) -> Iterator[str]:
+    full, fewest = trial["stress"], trial["stress, fewest iterations"]
+    yield "\n### Stress\n"
+    yield "Exact match, mean over seeds, with the worst seed where it differs.\n"
+    if fewest:
+        layers = trial["config"]["model"]["layers"]
+        yield (
+            "After the slash is the mean of the same models with their layers applied only"
+            f" {layers} times, the fewest of training.\n"
+        )
+    lengths = sorted({case["length"] for case in full})
+    rows: dict[str, dict[int, str]] = {}
+    for i, case in enumerate(full):
+        row = rows.setdefault(f"{case['case']} {case['detail']}".strip(), {})
+        cell = describe_seeds(case["by seed"])
+        row[case["length"]] = f"{cell} / {percent(mean(fewest[i]['by seed']))}" if fewest else cell
+    cells = [[name, *(row.get(n, "") for n in lengths)] for name, row in rows.items()]
+    yield from table(["case", *(f"{n} digits" for n in lengths)], cells)
+    yield from failure_list(full)
+
+
+def describe_seeds(shares: Sequence[float]) -> str:
+    """The mean over seeds, and the worst where it differs.
+
+    >>> describe_seeds([1.0, 1.0]), describe_seeds([1.0, 0.5])
+    ('100 %', '75.0 % (worst 50.0 %)')
+    """
+    average, worst = mean(shares), min(shares)
+    return percent(average) + ("" if worst == average else f" (worst {percent(worst)})")
 
 
 def failure_list(cases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    failures = [(c["case"], f) for c in cases for f in c["failures"]][:MOST_SHOWN]
+    failures = [(case["case"], failure) for case in cases for failure in case["failures"]]
     if failures:
-        yield "\nSome of what it gets wrong:\n"
-    for case, f in failures:
-        problem = " ".join(map(shortened, f["problem"].split()))
-        yield f"- {case}: {problem} is {shortened(f['correct'])}, not {shortened(f['answer'] or 'a number at all')}"
+        yield "\nSome failures:\n"
+    for case, failure in failures[:MOST_SHOWN]:
+        problem = " ".join(map(shorten, failure["problem"].split()))
+        answer, correct = failure["answer"] or "not a number", failure["correct"]
+        yield f"- {case}: {problem} = {shorten(answer)}, but it is {shorten(correct)}"
 
 
-def stress_table(deep: Sequence[Mapping[str, Any]], shallow: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    lengths = sorted({c["length"] for c in deep})
-    yield "| case | " + " | ".join(f"{n} digits" for n in lengths) + " |"
-    yield "| --- |" + " --- |" * len(lengths)
-    rows: dict[str, dict[int, str]] = {}
-    for c, s in zip(deep, shallow or [{}] * len(deep), strict=True):
-        worst = "" if c["worst"] == c["mean"] else f" (worst {percent(c['worst'])})"
-        row = rows.setdefault(f"{c['case']} {c['detail']}".strip(), {})
-        row[c["length"]] = f"{percent(c['mean'])}{worst}" + (f" / {percent(s['mean'])}" if s else "")
-    for name, row in rows.items():
-        yield f"| {name} | " + " | ".join(row.get(n, "") for n in lengths) + " |"
+def table(headings: Sequence[str], rows: Any) -> Iterator[str]:
+    """A table in Markdown."""
+    for row in (headings, ["---"] * len(headings), *rows):
+        yield f"| {' | '.join(row)} |"

@@ -1,4 +1,4 @@
-"""Multi-head self-attention over all pairs of tokens (paper, §2.2), and the interface of attentions."""
+"""Multi-head self-attention over all pairs of tokens (paper, §2.2); what attentions share."""
 
 import math
 from typing import TYPE_CHECKING, Annotated

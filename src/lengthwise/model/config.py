@@ -50,7 +50,7 @@ class ModelConfig(Config):
     """The encoder. The defaults are those of the preset `cpu`."""
 
     preset: str | None = Field(
-        None, description="fills the fields that are not given (`lengthwise list presets`)"
+        None, description="fills fields that are not given (`lengthwise list presets`)"
     )
     encoder: Literal["transformer", "universal-transformer"] = Field(
         "universal-transformer", description="layers with weights of their own, or shared ones"
@@ -63,13 +63,15 @@ class ModelConfig(Config):
     depth: AnyDepth = Field("fixed", validate_default=True)
     feedforward_width: int | None = Field(None, ge=1, description="null: 4·width")
     embedding_width: int | None = Field(
-        None, ge=1, description="width of the input embeddings, then projected (ALBERT); null: width"
+        None,
+        ge=1,
+        description="of input embeddings, then projected (ALBERT); null: width",
     )
     activation: Literal["relu", "gelu", "gelu-tanh"] = Field(
         "relu", description="of the feed-forward network"
     )
     norm: Literal["post", "pre"] = Field(
-        "post", description="layer norm behind each sublayer, or before it"
+        "post", description="layer norm after each sublayer, or before it"
     )
     norm_epsilon: float = Field(1e-12, gt=0, description="of the layer norms")
     dropout: float = Field(0.0, ge=0, lt=1, description="of hidden vectors")

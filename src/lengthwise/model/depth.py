@@ -27,9 +27,14 @@ class Depth(Choice):
         return layers
 
     def run(
-        self, encoder: "Encoder", start: Tensor, pairs: Sequence[Pairs], n_out: int, layers: int | None
+        self,
+        encoder: "Encoder",
+        start: Tensor,
+        pairs: Sequence[Pairs],
+        n_out: int,
+        layers: int | None,
     ) -> Tensor:
-        """Embeddings (b, j, width) -> logits (b, n_out, vocabulary); `layers` overrides the depth."""
+        """Embeddings (b, j, width) -> logits (b, n_out, vocabulary); `layers` sets the depth."""
         raise NotImplementedError
 
 
@@ -42,7 +47,12 @@ class FixedDepth(Depth):
     """The layers are applied `model.layers` times, in training and testing alike."""
 
     def run(
-        self, encoder: "Encoder", start: Tensor, pairs: Sequence[Pairs], n_out: int, layers: int | None
+        self,
+        encoder: "Encoder",
+        start: Tensor,
+        pairs: Sequence[Pairs],
+        n_out: int,
+        layers: int | None,
     ) -> Tensor:
         x, depth = start, layers or encoder.config.layers
         for i in range(depth - 1):
@@ -73,7 +83,12 @@ class UntilStable(Depth):
         return layers + int(rng.integers(self.extra_layers + 1))
 
     def run(
-        self, encoder: "Encoder", start: Tensor, pairs: Sequence[Pairs], n_out: int, layers: int | None
+        self,
+        encoder: "Encoder",
+        start: Tensor,
+        pairs: Sequence[Pairs],
+        n_out: int,
+        layers: int | None,
     ) -> Tensor:
         if encoder.training or layers:
             x, depth = start, layers or encoder.config.layers
@@ -91,17 +106,17 @@ class UntilStable(Depth):
         pairs: Sequence[Pairs],
         queries: int | None = None,
     ) -> Tensor:
-        if i and self.reinject_input:
-            x = x + start
-        return encoder.apply_layer(i, x, pairs, queries)
+        reinjected = start if i and self.reinject_input else None
+        return encoder.apply_layer(i, x, pairs, queries, reinjected)
 
     def iterate_until_stable(
         self, encoder: "Encoder", start: Tensor, pairs: Sequence[Pairs], n_out: int
     ) -> Tensor:
         """The logits of each example when its symbols have not changed for `stable_for` iterations.
 
-        A stable answer is kept while others go on, so that it does not depend on the rest of the batch.
-        The limit is one iteration for each position of a row, and a training depth for each row.
+        A stable answer is kept while others go on, so that it does not depend on the rest of the
+        batch. The limit is one iteration for each position of a row, and a training depth for each
+        row.
         """
         x, layers = start, encoder.config.layers
         rows = int(pairs[0].coordinates.row.max()) + 1

@@ -114,13 +114,23 @@ class Encoder(nn.Module):
         return [self.layer(i).attention.prepare(pairs, self.position(i)) for i in range(turns)]
 
     def apply_layer(
-        self, i: int, x: Tensor, pairs: Sequence[Pairs], queries: int | None = None
+        self,
+        i: int,
+        x: Tensor,
+        pairs: Sequence[Pairs],
+        queries: int | None = None,
+        reinjected: Tensor | None = None,
     ) -> Tensor:
-        """One layer: (b, j, width) -> (b, queries, width), of all positions by default."""
+        """One layer: (b, j, width) -> (b, queries, width), of all positions by default.
+
+        `reinjected` is added to x, but not to what symbols are read from.
+        """
         layer, own_pairs = self.layer(i), pairs[i % len(pairs)]
         if queries is not None:
             own_pairs = own_pairs.first(queries)
         read = self.read_symbols(x) if layer.attention.discrete_rows else None
+        if reinjected is not None:
+            x = x + reinjected
         return layer(x, self.position(i), own_pairs, read)
 
     def classify(self, x: Tensor) -> Tensor:
@@ -128,7 +138,7 @@ class Encoder(nn.Module):
         return self.classifier(self.final_norm(x))
 
     def read_symbols(self, x: Tensor) -> Tensor:
-        """(b, j, width): at each token, the embeddings of symbols by the probability of reading them."""
+        """(b, j, width): at each token, the expected embedding of the symbol that is read there."""
         symbols = self.project(self.dropout(self.embedding_norm(self.symbols.weight)))
         return self.classify(x).softmax(-1) @ symbols
 

@@ -58,8 +58,8 @@ class LocalAttention(FullAttention):
 class PositionalAttention(Attention):
     """Weights by position alone, within a window: a head learns where to look, not for what.
 
-    A null key, with score and value 0, lets a head take nothing. Needs a position embedding with scores
-    of its own that ignore content, such as relative-bias.
+    A null key, with score and value 0, lets a head take nothing. The position embedding needs
+    scores of its own that ignore content, as relative-bias has.
     """
 
     class Options(WindowOptions):
@@ -96,6 +96,7 @@ class PositionalAttention(Attention):
         no_content = self.value.weight.new_empty(0)
         scores = position.scores(no_content, no_content, pairs)
         assert scores is not None, "checked by ModelConfig"
+        assert pairs.hidden is not None, "a window hides pairs"
         scores = (scores * self.sharpness).masked_fill(pairs.hidden, torch.finfo(scores.dtype).min)
         pattern = self.softmax(F.pad(scores, (0, 1)))[..., :-1]  # without the null key
         return replace(pairs, weights=pattern)
@@ -125,7 +126,7 @@ class PositionalAttention(Attention):
 def windowed_pairs(
     coordinates: Coordinates[Tensor], options: WindowOptions, longest_dense: int
 ) -> Pairs:
-    """Pairs within the window; in long multiplication only of a row and, in sums, of the one below."""
+    """Pairs within the window; in long multiplication, of one row or of a sum and the sum below."""
     values = getattr(coordinates, options.over)
     if values.shape[-1] > longest_dense and values.dim() == 1:
         return banded_pairs(coordinates, options)

@@ -1,7 +1,7 @@
 """The pairs of queries and keys that attention scores, and what their coordinates say of them.
 
-Axis names: b batch, h heads, i queries, j keys, d width of a head. Queries are the first i positions.
-Keys are all positions or, in a band, the few that a query sees.
+Axis names: b batch, h heads, i queries, j keys, d width of a head. Queries are the first i
+positions. Keys are all positions or, in a band, the few that a query sees.
 """
 
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class Pairs:
         return query, torch.where(other_row, self.coordinates.operand.max() + 1, key)
 
     def in_unseen_row(self) -> Tensor:
-        """(i, j): whether a key's row is neither the query's nor, from a sum, that of the sum below."""
+        """(i, j): whether a key's row is neither the query's nor, from a sum, the sum below."""
         (query, key), (query_row, key_row) = self.ends("operand"), self.ends("row")
         below = (query == SUM) & (key == SUM) & (query_row == key_row + 1)
         return (query_row != key_row) & ~below

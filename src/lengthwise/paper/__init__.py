@@ -1,15 +1,19 @@
-"""Every table and figure of the paper: one module each, which states its runs, numbers, drawing and claims."""
+"""Every table and figure of the paper: conditions to train, numbers to compare, claims to judge."""
 
 import importlib
-import pkgutil
 
-from lengthwise.paper.artefact import ARTEFACTS
+from lengthwise.paper.artefact import ARTEFACTS, Artefact
 
 __all__ = ["ARTEFACTS"]
 
-for _module in pkgutil.iter_modules(__path__):  # each registers what it defines
-    importlib.import_module(f"{__name__}.{_module.name}")
-# In the paper's order: the text's sections first, a section's tables before its figures.
-_ordered = sorted(ARTEFACTS.items(), key=lambda item: (item[1].where[0] != "§", item[1].where.replace("Table", "0")))
+
+def place(item: tuple[str, Artefact]) -> tuple[bool, str]:
+    """The paper's order: the text's sections first, a section's tables before its figures."""
+    where = item[1].where
+    return not where.startswith("§"), where.replace("Table", "0")
+
+
+importlib.import_module(f"{__name__}.artefacts")  # each module registers the artefact it defines
+_ordered = sorted(ARTEFACTS.items(), key=place)
 ARTEFACTS.clear()
 ARTEFACTS.update(_ordered)

@@ -1,151 +1,71 @@
-"""What a table or a figure of the paper is made of: its runs, its published numbers, its claims, its drawing."""
+"""The interface of a table or a figure of the paper: conditions, claims, tables, a drawing.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
-from typing import Any, ClassVar, Literal
+An artefact is a class in a file of its own. Its decorator registers it; nothing else lists it. A
+file of your own works the same way: `lengthwise --import FILE paper run NAME`.
+"""
 
-import numpy as np
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from lengthwise.runs import Run
+from lengthwise.base import UsageError
+from lengthwise.paper.results import Cell, Record, Results
+from lengthwise.paper.scales import SMOKE_DIGITS, TRAINED, Overrides, ScaleName, variants
+from lengthwise.paper.verdicts import Judgement
+from lengthwise.training.runs import Run
 
-ScaleName = Literal["smoke", "cpu", "paper"]
-SCALES: tuple[ScaleName, ...] = ("smoke", "cpu", "paper")
-Setting = dict[str, Any]  # dotted keys of a configuration; `start_from` names another setting of the artefact
-Record = dict[str, Any]  # what is kept of a run, see records.py
-Verdict = Literal["holds", "does not hold", "can't be judged", "not enough runs"]
-TRAINED = 5  # digits, in every artefact
-
-
-class Missing(Exception):
-    """A claim needs runs that aren't there."""
+SMOKE_LENGTHS = (TRAINED, TRAINED + 1, SMOKE_DIGITS)
 
 
-class Undecided(Exception):
-    """The runs of a claim are there, but they say nothing about it: a model that hasn't learnt can't generalise."""
-
-
-@dataclass(frozen=True)
-class Results:
-    """The records of an artefact's runs at one scale, by setting and seed."""
-
-    scale: ScaleName
-    records: Mapping[str, Sequence[Record]] = field(default_factory=dict)
-    kept: Mapping[str, Setting] = field(default_factory=dict)  # the variant that a setting's records are of
-
-    def of(self, label: str) -> Sequence[Record]:
-        return self.records.get(label, ())
-
-    def exact_match(self, label: str, length: int) -> list[float]:
-        """The final accuracy at a length, one value a seed."""
-        return [a["exact_match"] for r in self.of(label) for a in r["evaluation"] if a["length"] == length]
-
-    def mean(self, label: str, length: int) -> float:
-        """The mean over seeds; raises `Missing` where there is no run."""
-        if not (values := self.exact_match(label, length)):
-            raise Missing(label)
-        return float(np.mean(values))
-
-    def beyond(self, label: str, length: int) -> float:
-        """The mean at a length beyond the trained one; `Undecided` if that isn't learnt (to a half)."""
-        if self.mean(label, TRAINED) < 0.5:
-            raise Undecided(f"{label} hasn't learnt {TRAINED} digits")
-        return self.mean(label, length)
-
-    def curve(self, label: str, length: int) -> tuple[list[int], list[list[float]]]:
-        """The examples seen at each evaluation during training, and the exact match then, a list a seed."""
-        curves = [
-            [(e["examples"], a["exact_match"]) for e in r["curve"] for a in e["evaluation"] if a["length"] == length]
-            for r in self.of(label)
-        ]
-        curves = [curve for curve in curves if curve]
-        return ([x for x, _ in curves[0]] if curves else []), [[y for _, y in curve] for curve in curves]
-
-
-@dataclass(frozen=True)
-class Noted(Results):
-    """Results that note which settings are read."""
-
-    read: set[str] = field(default_factory=set)
-
-    def of(self, label: str) -> Sequence[Record]:
-        self.read.add(label)
-        return super().of(label)
-
-
-def every(holds: Callable[..., bool], *over: Iterable[Any]) -> bool:
-    """Whether it holds for every combination.
-
-    One that contradicts settles it. Without, a run that is missing could, so that is raised before `Undecided`.
-    """
-    answers: list[bool] = []
-    missing: Missing | None = None
-    undecided: Undecided | None = None
-    for combination in product(*over):  # asks about all, so that `Noted` sees what it rests on
-        try:
-            answers.append(holds(*combination))
-        except Missing as error:
-            missing = error
-        except Undecided as error:
-            undecided = error
-    if all(answers) and (unknown := missing or undecided):
-        raise unknown
-    return all(answers)
-
-
-def some(holds: Callable[..., bool], *over: Iterable[Any]) -> bool:
-    """Whether it holds for some combination; one settles it."""
-    return not every(lambda *combination: not holds(*combination), *over)
-
-
-# What counts as a difference between two accuracies: more than two points.
-MARGIN = 0.02
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Something that the paper says, as a predicate over results."""
+@dataclass(frozen=True, eq=False)
+class Headline:
+    """A claim's place in the report's first table."""
 
     text: str
-    holds: Callable[[Results], bool]
+    lengths: Sequence[int]  # that it is about
+    conditions: Sequence[str]  # the best of them is shown
+    published: str  # as the paper puts it
+    ours: Callable[[Results], str] | None = None  # shown instead of an accuracy
 
-    def verdict(self, results: Results) -> Verdict:
-        if results.scale == "smoke":
-            return "not enough runs"  # smoke proves that the path runs, and nothing else
-        try:
-            return "holds" if self.holds(results) else "does not hold"
-        except Undecided:
-            return "can't be judged"
-        except Missing:
-            return "not enough runs"
 
-    def seeds(self, results: Results) -> dict[str, int]:
-        """The seeds that there are of each setting that the verdict rests on."""
-        noted = Noted(results.scale, results.records)
-        self.verdict(noted)
-        return {label: len(results.of(label)) for label in sorted(noted.read)}
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """Something that the paper says, as a function from results to a judgement."""
+
+    text: str
+    judge: Callable[[Results], Judgement]
+    headline: Headline | None = None
+
+    def judgement(self, results: Results) -> Judgement:
+        if results.scale == "smoke":  # which proves that the path runs, and nothing else
+            return Judgement("can't be judged")
+        return self.judge(results)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of the report: rows are settings, columns are lengths, a cell has ours and the published number."""
+    """A table of the report."""
 
     columns: Sequence[str]
-    rows: Mapping[str, Sequence[tuple[list[float], float | None]]]  # ours over seeds, published (in percent)
+    rows: Mapping[str, Sequence[Cell]]
 
 
 class Artefact:
-    """One table or figure. A subclass in a module of its own states its runs, numbers, drawing and claims."""
+    """One table or figure. A subclass states its runs, numbers, drawing and claims."""
 
     name: ClassVar[str]
     where: ClassVar[str]  # in the paper
     title: ClassVar[str]
-    notes: ClassVar[Sequence[str]] = ()  # where the paper contradicts itself, what differs at a small scale
+    notes: ClassVar[Sequence[str]] = ()  # contradictions in the paper, differences at small scales
     claims: ClassVar[Sequence[Claim]] = ()
 
-    def settings(self, scale: ScaleName) -> dict[str, Setting]:
-        """The runs, by label, for one seed."""
+    def conditions(self, scale: ScaleName) -> dict[str, Overrides]:
+        """The experiments by label, without seeds. `start_from` names another of them."""
         raise NotImplementedError
+
+    def variants(self, scale: ScaleName) -> list[Overrides]:
+        """The hyperparameters that each condition is tried with; the best in domain is kept."""
+        return variants(scale)
 
     def grids(self, results: Results) -> dict[str, Grid]:
         """The tables to show, by title."""
@@ -155,8 +75,16 @@ class Artefact:
         """Draw into a matplotlib figure; an artefact that is only a table draws nothing."""
 
     def measure(self, scale: ScaleName, run: Run) -> Record | None:
-        """What else is to be measured on a finished run, to be kept with its record."""
+        """More to measure on a finished run, to be kept in its record."""
         return None
+
+    @property
+    def has_figure(self) -> bool:
+        return type(self).draw is not Artefact.draw
+
+    @property
+    def measures(self) -> bool:
+        return type(self).measure is not Artefact.measure
 
 
 ARTEFACTS: dict[str, Artefact] = {}
@@ -165,32 +93,43 @@ ARTEFACTS: dict[str, Artefact] = {}
 def artefact(name: str, where: str, title: str) -> Callable[[type[Artefact]], type[Artefact]]:
     """Register an artefact where it is defined."""
 
-    def add(kind: type[Artefact]) -> type[Artefact]:
-        assert name not in ARTEFACTS, f"artefact '{name}' is registered twice"
-        kind.name, kind.where, kind.title = name, where, title
-        ARTEFACTS[name] = kind()
-        return kind
+    def register(cls: type[Artefact]) -> type[Artefact]:
+        before = type(ARTEFACTS[name]) if name in ARTEFACTS else cls
+        if (before.__module__, before.__qualname__) != (cls.__module__, cls.__qualname__):
+            place = f"{before.__module__}.{before.__qualname__}"
+            raise UsageError(f"the artefact '{name}' exists already: {place}")
+        cls.name, cls.where, cls.title = name, where, title
+        ARTEFACTS[name] = cls()
+        return cls
 
-    return add
+    return register
 
 
 class Table(Artefact):
-    """An artefact whose cells are final accuracies: a row a setting, a column a length."""
+    """Final accuracies: a row for a condition, a column for a length."""
 
-    lengths: ClassVar[Mapping[ScaleName, Sequence[int]]]  # the same number of columns at every scale
-    published: ClassVar[Mapping[str, Sequence[float | None]]]  # percent, at the paper's lengths
+    lengths: ClassVar[Sequence[int]]
+    published: ClassVar[Mapping[str, Sequence[float | None]]] = {}  # percent
+
+    def columns(self, scale: ScaleName) -> Sequence[int]:
+        return SMOKE_LENGTHS if scale == "smoke" else self.lengths
 
     def grids(self, results: Results) -> dict[str, Grid]:
-        ours, theirs = self.lengths[results.scale], self.lengths["paper"]
-        anything = any(number is not None for row in self.published.values() for number in row)
-        columns = [
-            f"{n}" if n == m or not anything else f"{n} (published: {m})" for n, m in zip(ours, theirs, strict=True)
-        ]
-        rows = {
-            label: [
-                (results.exact_match(label, n), published)
-                for n, published in zip(ours, self.published.get(label, [None] * len(ours)), strict=True)
-            ]
-            for label in self.settings(results.scale)
-        }
-        return {"Exact match (%) by number of digits": Grid(columns, rows)}
+        labels = list(self.conditions(results.scale))
+        return {"Exact match (%) by number of digits": self.grid(results, labels)}
+
+    def grid(self, results: Results, labels: Sequence[str]) -> Grid:
+        lengths = self.columns(results.scale)
+        rows = {}
+        for label in labels:
+            published = self.published.get(label) if results.scale != "smoke" else None
+            numbers = published or [None] * len(lengths)
+            pairs = zip(lengths, numbers, strict=True)
+            rows[label] = [results.cell(label, n, number) for n, number in pairs]
+        return Grid([f"{n}" for n in lengths], rows)
+
+
+def accuracy_grid(results: Results, labels: Sequence[str], lengths: Sequence[int]) -> Grid:
+    """Final accuracies without published numbers: a row for a condition, a column for a length."""
+    rows = {label: [results.cell(label, n) for n in lengths] for label in labels}
+    return Grid([f"{n}" for n in lengths], rows)

@@ -1,7 +1,8 @@
-"""The paper in miniature: five short runs, one table, one figure, and what the numbers say."""
+"""The paper in miniature: five short runs, one table, one figure, three conclusions."""
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,64 +10,61 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from lengthwise import experiment as configuration
-from lengthwise.display import Display, percent
-from lengthwise.errors import UsageError
-from lengthwise.runs import Run
-from lengthwise.sweep import run_all
+from lengthwise.base import UsageError
+from lengthwise.paper.scales import Overrides
+from lengthwise.sweep.engines import run_all
+from lengthwise.training import keys
+from lengthwise.training.display import Display, percent
+from lengthwise.training.runs import Run
 
-Setting = dict[str, Any]
-
-MULTIPLICATION: Setting = {"task": {"kind": "multiplication", "second_digits": 1}, "layout.compact": True}
+PRODUCTS: Overrides = {
+    "task": {"kind": "multiplication", "second_digits": 1},
+    "layout": "compact",
+}
 PRIMED = 50
 STEPS = 2700  # of all but fine-tuning
-TESTS: Setting = {
+TESTS: Overrides = {
     "evaluation.final_lengths": "3:10",
     "evaluation.final_examples": 500,
     "evaluation.every": 500,
     "evaluation.examples": 200,
 }
-SMOKE: Setting = {
+SMOKE: Overrides = {
     "model.preset": "tiny",
     "training.steps": 20,
     "evaluation.examples": 20,
     "evaluation.final_examples": 50,
 }
-
-
-def settings() -> dict[str, Setting]:
-    """The five runs by name; those that are compared have the same budget. `start_from` names another of them."""
-    return {
-        "sum, relative-key": {"task": "addition", "model.position": "relative-key", "training.steps": STEPS},
-        "sum, absolute": {"task": "addition", "model.position": "absolute", "training.steps": STEPS},
-        "n×1, no priming": {**MULTIPLICATION, "training.steps": STEPS},
-        "n×1, primed": {**MULTIPLICATION, "data.priming": {10: PRIMED}, "training.steps": STEPS},
-        "n×1, fine-tuned": {
-            **MULTIPLICATION,
-            "start_from": "n×1, no priming",
-            "data.train_digits": 10,
-            "data.sampling": "exact",
-            "data.train_size": PRIMED,
-            "training.steps": 200,
-            "evaluation.lengths": "5,6,10",
-        },
-    }
+RELATIVE, ABSOLUTE = "sum, relative-key", "sum, absolute"
+UNPRIMED, WITH_PRIMING, FINE_TUNED = "n×1, no priming", "n×1, primed", "n×1, fine-tuned"
+EXPERIMENTS: dict[str, Overrides] = {
+    RELATIVE: {"task": "addition", "model.position": "relative-key", "training.steps": STEPS},
+    ABSOLUTE: {"task": "addition", "model.position": "absolute", "training.steps": STEPS},
+    UNPRIMED: {**PRODUCTS, "training.steps": STEPS},
+    WITH_PRIMING: {**PRODUCTS, "data.priming": {10: PRIMED}, "training.steps": STEPS},
+    FINE_TUNED: {
+        **PRODUCTS,
+        "start_from": UNPRIMED,  # by its name here
+        "data.train_digits": 10,
+        "data.sampling": "exact",
+        "data.train_size": PRIMED,
+        "training.steps": 200,
+        "evaluation.lengths": "5,6,10",
+    },
+}
+Accuracies = Mapping[
+    int, Mapping[str, Any]
+]  # by length: exact_match with its interval, low to high
 
 
 def demo(root: Path, jobs: int, again: bool, smoke: bool) -> None:
-    """Train what isn't trained yet, then show all."""
+    """Train the runs that aren't finished, then show all."""
     console = Console()
-    runs: dict[str, Run] = {}
-    for name, setting in settings().items():
-        if "start_from" in setting:
-            setting = {**setting, "start_from": str(runs[setting["start_from"]].path)}
-        experiment = configuration.load(None, {**TESTS, **setting, **(SMOKE if smoke else {})})
-        runs[name] = Run.create(experiment, root)
-        if again:
-            runs[name].clear()
+    runs = create_runs(root, again, smoke)
     console.print(
-        "Trained on numbers of 1 to 5 digits, tested on up to 10. Five small models (200,000 parameters each),"
-        f" {jobs} at a time, a few minutes in all; finished ones aren't trained again.\n"
+        "Trained on numbers of 1 to 5 digits, tested on up to 10. Five small models (200,000"
+        f" parameters each), {jobs} at a time, a few minutes in all; finished ones aren't trained"
+        " again.\n"
     )
     with Display({run.path.name: name for name, run in runs.items()}) as display:
         for run, failure in run_all(list(runs.values()), jobs, display):
@@ -80,11 +78,22 @@ def demo(root: Path, jobs: int, again: bool, smoke: bool) -> None:
         console.print(f"• {sentence}", highlight=False)
     command = "lengthwise" if shutil.which("lengthwise") else sys.argv[0]
     console.print(f"\nThe figure is {figure}. Ask the models yourself:", highlight=False)
-    for name, problem in {"sum, relative-key": "999999 + 123456", "n×1, primed": "1234567890 x 7"}.items():
-        console.print(f'  {command} solve {runs[name].path} "{problem}"', highlight=False, soft_wrap=True)
+    for name, problem in {RELATIVE: "999999 + 123456", WITH_PRIMING: "1234567890 x 7"}.items():
+        line = f'  {command} solve {runs[name].path} "{problem}"'
+        console.print(line, highlight=False, soft_wrap=True)
 
 
-Accuracies = dict[int, dict[str, Any]]
+def create_runs(root: Path, again: bool, smoke: bool) -> dict[str, Run]:
+    """The five runs by name; those that are compared have the same budget."""
+    runs: dict[str, Run] = {}
+    for name, overrides in EXPERIMENTS.items():
+        fields = {**TESTS, **overrides, **(SMOKE if smoke else {})}
+        if "start_from" in fields:
+            fields["start_from"] = str(runs[fields["start_from"]].path)
+        runs[name] = Run.create(keys.load(None, fields), root)
+        if again:
+            runs[name].clear()
+    return runs
 
 
 def by_length(run: Run) -> Accuracies:
@@ -92,31 +101,29 @@ def by_length(run: Run) -> Accuracies:
     return {a["length"]: a for a in run.result["evaluation"]}
 
 
-def table(accuracies: dict[str, Accuracies]) -> Table:
-    shown = Table(
-        box=box.SIMPLE_HEAD,
-        title="Exact match (%) by number of digits: 3 to 5 in domain, 6 to 10 beyond",
-        title_justify="left",
-    )
+def table(accuracies: Mapping[str, Accuracies]) -> Table:
+    title = "Exact match (%) by number of digits: 3 to 5 in domain, 6 to 10 beyond"
+    shown = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     lengths = sorted(next(iter(accuracies.values())))
     shown.add_column("digits", no_wrap=True)
     for length in lengths:
         shown.add_column(str(length), justify="right")
     for name in sorted(accuracies, reverse=True):
-        shown.add_row(name, *(f"{100 * accuracies[name][length]['exact_match']:.1f}" for length in lengths))
-    problems = {a["examples"] for by_length in accuracies.values() for a in by_length.values()}
+        shares = (accuracies[name][length]["exact_match"] for length in lengths)
+        shown.add_row(name, *(f"{100 * share:.1f}" for share in shares))
+    problems = {a["examples"] for tested in accuracies.values() for a in tested.values()}
     shown.caption = f"one seed; {' or '.join(map(str, problems))} random problems a cell"
     shown.caption_justify = "left"
     return shown
 
 
-def draw(accuracies: dict[str, Accuracies], path: Path) -> None:
-    """Accuracy by number of digits, a panel a task, with 95 % intervals."""
+def draw(accuracies: Mapping[str, Accuracies], path: Path) -> None:
+    """Accuracy by number of digits, a panel for each task, with 95 % intervals."""
     from matplotlib.figure import Figure
 
     panels = {
-        "Addition: the position embedding decides": ["sum, relative-key", "sum, absolute"],
-        "Multiplication n×1: priming": ["n×1, primed", "n×1, fine-tuned", "n×1, no priming"],
+        "Addition: the position embedding decides": [RELATIVE, ABSOLUTE],
+        "Multiplication n×1: priming": [WITH_PRIMING, FINE_TUNED, UNPRIMED],
     }
     colours = ["#0072B2", "#E69F00", "#D55E00"]
     figure = Figure(figsize=(10, 4), layout="constrained")
@@ -125,13 +132,17 @@ def draw(accuracies: dict[str, Accuracies], path: Path) -> None:
         axis.axvspan(0, 5.5, color="0.93", zorder=0)
         axis.text(5.45, 3, "trained", ha="right", color="0.4")
         for name, colour, marker in zip(names, colours, "osD", strict=False):
-            lengths = sorted(accuracies[name])
-            shares = [100 * accuracies[name][n]["exact_match"] for n in lengths]
-            low = [100 * accuracies[name][n]["low"] for n in lengths]
-            high = [100 * accuracies[name][n]["high"] for n in lengths]
-            axis.plot(lengths, shares, color=colour, marker=marker, label=name.partition(", ")[2])
+            tested = accuracies[name]
+            lengths = sorted(tested)
+            shares, low, high = (
+                [100 * tested[n][key] for n in lengths] for key in ("exact_match", "low", "high")
+            )
+            label = name.partition(", ")[2]
+            axis.plot(lengths, shares, color=colour, marker=marker, label=label)
             axis.fill_between(lengths, low, high, color=colour, alpha=0.2, linewidth=0)
-        axis.set(title=title, xlabel="digits of the first operand", xlim=(2.6, 10.4), ylim=(-3, 103))
+        axis.set(
+            title=title, xlabel="digits of the first operand", xlim=(2.6, 10.4), ylim=(-3, 103)
+        )
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False)
     axes[0].set_ylabel("exact match (%)")
@@ -139,33 +150,33 @@ def draw(accuracies: dict[str, Accuracies], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def conclusions(accuracies: dict[str, Accuracies]) -> list[str]:
-    """What the numbers support: a difference is claimed only where the 95 % intervals are apart."""
+def conclusions(accuracies: Mapping[str, Accuracies]) -> list[str]:
+    """What the numbers support: a difference counts where the 95 % intervals are apart."""
 
     def share(name: str, length: int) -> str:
         return percent(accuracies[name][length]["exact_match"])
 
-    relative, absolute = "sum, relative-key", "sum, absolute"
-    plain, primed, tuned = "n×1, no priming", "n×1, primed", "n×1, fine-tuned"
-    six = (
-        f"sums of 5 digits: relative-key {share(relative, 5)}, absolute {share(absolute, 5)};"
-        f" of 6, one more than trained: {share(relative, 6)} and {share(absolute, 6)}"
+    embeddings = (
+        f"Sums of 5 digits: relative-key {share(RELATIVE, 5)}, absolute {share(ABSOLUTE, 5)};"
+        f" of 6, one more than trained: {share(RELATIVE, 6)} and {share(ABSOLUTE, 6)}"
     )
-    ten = (
-        f"products of 10 digits: {share(plain, 10)} without priming, {share(primed, 10)} with {PRIMED} primed examples"
+    priming = (
+        f"Products of 10 digits: {share(UNPRIMED, 10)} without priming, {share(WITH_PRIMING, 10)}"
+        f" with {PRIMED} primed examples"
     )
-    forgets = (
-        f"fine-tuning on {PRIMED} products of 10 digits brings {share(tuned, 10)} there,"
-        f" and takes 5 digits from {share(plain, 5)} to {share(tuned, 5)}"
+    forgetting = (
+        f"Fine-tuning on {PRIMED} products of 10 digits brings {share(FINE_TUNED, 10)} there,"
+        f" and takes 5 digits from {share(UNPRIMED, 5)} to {share(FINE_TUNED, 5)}"
     )
+    unprimed, primed = accuracies[UNPRIMED], accuracies[WITH_PRIMING]
     return [
-        f"{six}. {verdict_on_embeddings(accuracies[relative], accuracies[absolute])}",
-        f"{ten}. {verdict_on_priming(accuracies[plain], accuracies[primed])}",
-        f"{forgets}. {verdict_on_forgetting(accuracies[plain], accuracies[primed], accuracies[tuned])}",
+        f"{embeddings}. {conclude_embeddings(accuracies[RELATIVE], accuracies[ABSOLUTE])}",
+        f"{priming}. {conclude_priming(unprimed, primed)}",
+        f"{forgetting}. {conclude_forgetting(unprimed, primed, accuracies[FINE_TUNED])}",
     ]
 
 
-def verdict_on_embeddings(relative: Accuracies, absolute: Accuracies) -> str:
+def conclude_embeddings(relative: Accuracies, absolute: Accuracies) -> str:
     if relative[6]["low"] <= absolute[6]["high"]:
         return "Here that shows no advantage of relative embeddings."
     if absolute[5]["low"] > 0.5 and absolute[6]["high"] < 0.1:
@@ -173,17 +184,17 @@ def verdict_on_embeddings(relative: Accuracies, absolute: Accuracies) -> str:
     return "Relative embeddings do better at a length that was never trained."
 
 
-def verdict_on_priming(plain: Accuracies, primed: Accuracies) -> str:
-    if primed[10]["low"] <= plain[10]["high"]:
+def conclude_priming(unprimed: Accuracies, primed: Accuracies) -> str:
+    if primed[10]["low"] <= unprimed[10]["high"]:
         return "Here that shows no effect of priming."
     if primed[10]["low"] > 0.3:
         return "A handful of long examples is enough for the model to learn the length."
     return "A handful of long examples helps the model to learn the length."
 
 
-def verdict_on_forgetting(plain: Accuracies, primed: Accuracies, tuned: Accuracies) -> str:
-    if plain[5]["low"] <= tuned[5]["high"]:
+def conclude_forgetting(unprimed: Accuracies, primed: Accuracies, tuned: Accuracies) -> str:
+    if unprimed[5]["low"] <= tuned[5]["high"]:
         return "Here that shows no forgetting."
-    if primed[5]["low"] > tuned[5]["high"] and primed[5]["high"] >= plain[5]["low"]:
+    if primed[5]["low"] > tuned[5]["high"] and primed[5]["high"] >= unprimed[5]["low"]:
         return "Fine-tuning forgets; priming doesn't."
     return "Fine-tuning forgets."

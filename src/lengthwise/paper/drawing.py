@@ -1,22 +1,30 @@
-"""How figures are drawn: percent, the mean over seeds with a band from the worst to the best, one legend."""
+"""How figures are drawn: the mean over seeds, a band from the worst to the best, one legend."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lengthwise.analysis import over_seeds
-from lengthwise.paper.artefact import Results
+from lengthwise.evaluation.analysis import over_seeds
+from lengthwise.paper.learning import DigitCurves
+from lengthwise.paper.results import Results
 
-COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")  # told apart by colour-blind people, too
+COLOURS = (
+    "#0072B2",
+    "#E69F00",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+)  # for colour-blind eyes
 BLUE, ORANGE, RED, GREEN, *_ = COLOURS
 EXACT_MATCH = "exact match (%)"
 EXAMPLES = "examples seen"
+POSITION = "position in the answer (1: the largest power of ten)"
 
 
 def panels(figure: Any, *titles: str, columns: int = 2) -> list[Any]:
-    """An axis a panel, row by row, lettered as in the paper."""
+    """An axis for each panel, row by row, lettered as in the paper."""
     rows = -(-len(titles) // columns)
     figure.set_size_inches(4 * columns + 1, 3.3 * rows + 0.9)
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -30,7 +38,7 @@ def panels(figure: Any, *titles: str, columns: int = 2) -> list[Any]:
 
 def line(
     axis: Any,
-    points: Mapping[Any, Sequence[float]],  # one value a seed; an x without any is left out
+    points: Mapping[Any, Sequence[float]],
     label: str,
     colour: Any,
     marker: str = "o",
@@ -38,7 +46,10 @@ def line(
     factor: float = 100,
     width: float = 1.5,
 ) -> None:
-    """The mean over seeds, with a band from the worst to the best."""
+    """The mean over seeds, with a band from the worst to the best.
+
+    `points` has one value for each seed; an x without any is left out.
+    """
     seeds = {x: over_seeds(values) for x, values in points.items() if len(values)}
     if not seeds:
         return
@@ -50,34 +61,49 @@ def line(
     axis.fill_between(x, worst, best, color=colour, alpha=0.2, linewidth=0)
 
 
-def bars(axis: Any, points: Mapping[Any, Sequence[float]], label: str, colour: str, factor: float = 100) -> None:
+def bars(
+    axis: Any,
+    points: Mapping[Any, Sequence[float]],
+    label: str,
+    colour: str,
+    factor: float = 100,
+) -> None:
     """The mean over seeds, with a whisker from the worst to the best where there are several."""
     seeds = {x: over_seeds(values) for x, values in points.items() if len(values)}
     if not seeds:
         return
-    means = np.array([factor * s.mean for s in seeds.values()])
-    axis.bar(list(seeds), means, color=colour, label=label)
-    spread = [[m - factor * s.worst, factor * s.best - m] for m, s in zip(means, seeds.values(), strict=True)]
-    if any(s.n > 1 for s in seeds.values()):
-        axis.errorbar(list(seeds), means, np.abs(np.transpose(spread)), fmt="none", ecolor="0.2", capsize=2, lw=1)
+    x, found = list(seeds), list(seeds.values())
+    means = np.array([factor * s.mean for s in found])
+    axis.bar(x, means, color=colour, label=label)
+    ends = np.array([[factor * s.worst, factor * s.best] for s in found]).T
+    if any(s.n > 1 for s in found):
+        spread = np.abs(ends - means)
+        axis.errorbar(x, means, spread, fmt="none", ecolor="0.2", capsize=2, lw=1)
 
 
-def learning_curve(axis: Any, results: Results, run: str, length: int, label: str, colour: str) -> None:
-    """Exact match at a length while a setting was trained."""
+def learning_curve(
+    axis: Any, results: Results, run: str, length: int, label: str, colour: str
+) -> None:
+    """Exact match at a length while a condition was trained."""
     examples, seeds = results.curve(run, length)
-    line(axis, dict(zip(examples, zip(*seeds, strict=True), strict=True)), label, colour)
+    shortest = min(map(len, seeds), default=0)
+    columns = zip(*(seed[:shortest] for seed in seeds), strict=True)
+    line(axis, dict(zip(examples, columns, strict=False)), label, colour)
     count_examples(axis)
 
 
-def digit_curves(axis: Any, examples: Sequence[int], digits: NDArray[np.float64], most: int) -> None:
-    """A line for each digit of the answer, from (seeds, points, digits); `most` is the last that has a colour."""
+def draw_digits(axis: Any, curves: DigitCurves, most: int) -> None:
+    """A line for each digit of the answer; `most` is the last that has a colour."""
     import matplotlib
 
+    examples, digits = curves
     for digit, points in enumerate(np.transpose(digits, (2, 1, 0)), start=1):
-        named = most <= 12 or digit in (1, most) or digit % 5 == 0
+        is_named = most <= 12 or digit in (1, most) or digit % 5 == 0
         colour = matplotlib.colormaps["viridis"](0.92 * (digit - 1) / max(1, most - 1))
-        line(axis, dict(zip(examples, points.tolist(), strict=True)), f"{digit}" if named else "", colour)
+        by_examples = dict(zip(examples, points.tolist(), strict=True))
+        line(axis, by_examples, f"{digit}" if is_named else "", colour)
     count_examples(axis)
+    percent(axis, "accuracy of the digit (%)")
 
 
 def count_examples(axis: Any) -> None:
@@ -100,21 +126,21 @@ def level(axis: Any, value: float, label: str = "") -> None:
 
 
 def ticks(axis: Any, values: Sequence[int]) -> None:
-    """Exactly these values on an x axis with factors."""
+    """Exactly these values on a logarithmic x axis."""
     axis.set_xscale("log")
     axis.set_xticks(values, [f"{value}" for value in values])
     axis.minorticks_off()
 
 
 def say(axis: Any, text: str) -> None:
-    """What there is to say of a panel in which nothing is drawn; the first word stands."""
+    """A text in a panel without data; the first one stays."""
     if not axis.texts:
         axis.tick_params(bottom=False, left=False, labelbottom=False, labelleft=False)
         axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color="0.5")
 
 
 def finish(figure: Any, title: str | None = None, keep: Sequence[Any] = ()) -> None:
-    """Say where there is nothing to show, and put what all panels use in one legend; `keep` have one of their own."""
+    """One legend for all panels but those in `keep`, which have their own; mark empty panels."""
     handles: dict[str, Any] = {}
     for axis in figure.axes:
         if not axis.has_data():
@@ -125,8 +151,9 @@ def finish(figure: Any, title: str | None = None, keep: Sequence[Any] = ()) -> N
         elif found:
             axis.legend(frameon=False, fontsize=8)
     if handles:
-        inches = 0.6 + 0.08 * max(map(len, handles))  # that a label takes
-        columns = min(len(handles) if len(handles) <= 12 else 10, max(1, int(figure.get_figwidth() / inches)))
+        inches = 0.6 + 0.08 * max(map(len, handles))  # of one label
+        most = len(handles) if len(handles) <= 12 else 10
+        columns = min(most, max(1, int(figure.get_figwidth() / inches)))
         figure.legend(
             list(handles.values()),
             list(handles),

@@ -1,153 +1,219 @@
-"""Small records of finished runs, which tables, figures and verdicts are made from, and the plan of an artefact's runs.
+"""The plan of an artefact's runs, and their records: results/SCALE/runs/IDENTITY.json.
 
-A record is one JSON file, results/SCALE/runs/IDENTITY.json; checkpoints aren't kept. It is found by the experiment's
+A record is what is kept of a finished run; checkpoints are not. It is found by the experiment's
 identity, so a run that several artefacts share is trained and recorded once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lengthwise import experiment as configuration
-from lengthwise.errors import UsageError
-from lengthwise.evaluation import Accuracy
-from lengthwise.experiment import Experiment
-from lengthwise.paper.artefact import Artefact, Record, Results, ScaleName, Setting
-from lengthwise.paper.scales import variants
-from lengthwise.runs import Run, read_json, write_json
+from lengthwise.base import UsageError
+from lengthwise.evaluation.accuracy import Accuracy
+from lengthwise.paper.artefact import Artefact
+from lengthwise.paper.results import Record, Results, training_curve
+from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.training import keys
+from lengthwise.training.experiment import Experiment
+from lengthwise.training.files import read_json, write_json
+from lengthwise.training.runs import Run
 
-MOST_WITHOUT = 3  # seeds in a row without a record, after which no more are looked for
+SEEDS_WITHOUT = 3  # in a row without a record, after which no more are looked for
+REQUIRED = {"identity", "commit", "sessions", "training", "measures"}
+CURVE_POINTS = 60  # of the training curve that a record keeps
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One run of an artefact."""
+class PlannedRun:
+    """One run of an artefact: a condition with a seed and a variant of the hyperparameters."""
 
     label: str
     seed: int
     experiment: Experiment
     identity: str
     origin: str | None  # the identity of the run that it starts from
-    variant: Setting
+    variant: Overrides
+
+
+def plan_seed(
+    artefact: Artefact,
+    scale: ScaleName,
+    seed: int,
+    root: Path,
+    device: str = "cpu",
+    variant: Overrides | None = None,
+) -> dict[str, PlannedRun]:
+    """The runs of one seed in one variant, by label, each after the one that it starts from."""
+    planned: dict[str, PlannedRun] = {}
+    for label, overrides in artefact.conditions(scale).items():
+        fields = {"seed": seed, "device": device, **overrides, **(variant or {})}
+        origin = planned[overrides["start_from"]] if "start_from" in overrides else None
+        if origin:
+            fields["start_from"] = str(root / origin.experiment.name())
+        experiment = keys.load(None, fields)
+        origin_identity = origin.identity if origin else None
+        identity = experiment.identity(origin_identity)
+        planned[label] = PlannedRun(
+            label, seed, experiment, identity, origin_identity, variant or {}
+        )
+    return planned
 
 
 def plan(
     artefact: Artefact,
     scale: ScaleName,
-    seeds: range,
+    seeds: int,
     root: Path,
     device: str = "cpu",
-    variant: Setting | None = None,
-) -> Iterator[Planned]:
-    """The runs of an artefact in one of the scale's variants, each after the one that it starts from."""
-    for seed in seeds:
-        made: dict[str, Experiment] = {}
-        for label, setting in artefact.settings(scale).items():
-            origin = made[setting["start_from"]] if "start_from" in setting else None
-            fields = {"seed": seed, "device": device, **setting, **(variant or {})}
-            if origin:
-                fields["start_from"] = str(root / origin.name())
-            made[label] = configuration.load(None, fields)
-            from_identity = origin.identity() if origin else None
-            yield Planned(label, seed, made[label], made[label].identity(from_identity), from_identity, variant or {})
+    chosen: Mapping[str, Overrides] | None = None,
+) -> Iterator[PlannedRun]:
+    """All runs that can be planned.
+
+    The first seed tries every variant. The other seeds, and the runs that start from another, have
+    the variant chosen for their condition, and are planned once there is one.
+    """
+    variants = artefact.variants(scale)
+    chosen = chosen or {}
+    if len(variants) == 1:
+        chosen = dict.fromkeys(artefact.conditions(scale), variants[0])
+    for seed in range(seeds):
+        for variant in variants:
+            for planned in plan_seed(artefact, scale, seed, root, device, variant).values():
+                is_chosen = chosen.get(planned.label) == variant
+                if is_chosen or (seed == 0 and planned.origin is None):
+                    yield planned
 
 
 def record_path(results: Path, scale: ScaleName, identity: str) -> Path:
     return results / scale / "runs" / f"{identity[:16]}.json"
 
 
-def keep(run: Run, path: Path, measures: dict[str, Any]) -> Record:
-    """Write what is kept of a finished run; measures of other artefacts on the same run stay."""
+def write_record(run: Run, path: Path, measures: Mapping[str, Any]) -> Record:
+    """Keep what matters of a finished run; measures of other artefacts on it stay."""
     assert run.result is not None
     before = read_record(path)["measures"] if path.exists() else {}
     metrics = run.metrics()
-    kept: Record = {
+    sessions = read_json(run.path / "environment.json")["sessions"]
+    record: Record = {
         **run.result,
-        "config": run.experiment.model_dump(mode="json", exclude={"device", "threads", "start_from"}),
+        "commit": sessions[-1].get("commit"),
+        "config": run.experiment.model_dump(
+            mode="json", exclude={"device", "threads", "start_from"}
+        ),
         "curve": [
-            {"examples": m["examples"], "evaluation": [brief(a) for a in m["evaluation"]]}
+            {"examples": m["examples"], "evaluation": [round_accuracy(a) for a in m["evaluation"]]}
             for m in metrics
             if "evaluation" in m
         ],
-        "training": thinned([brief_training(m) for m in metrics if "loss" in m]),
-        "environment": read_json(run.path / "environment.json")["sessions"][-1],
+        "training": thin([round_training(m) for m in metrics if "loss" in m], CURVE_POINTS),
+        "sessions": sessions,
         "measures": {**before, **measures},
     }
-    write_json(path, kept)
-    return kept
+    write_json(path, record)
+    return record
 
 
 def read_record(path: Path) -> Record:
-    kept: Record = read_json(path)
+    record: Record = read_json(path)
     try:
-        for moment in (*kept["curve"], kept):
-            for accuracy in moment["evaluation"]:
+        for point in (*record["curve"], record):
+            for accuracy in point["evaluation"]:
                 Accuracy.from_json(accuracy)
-        whole = "train_digits" in kept["config"]["data"] and {"training", "measures"} <= kept.keys()
-    except (TypeError, KeyError):
-        whole = False
-    if not whole:
+        config = record["config"]
+        is_whole = record.keys() >= REQUIRED
+        is_whole &= isinstance(config["seed"], int) and "train_digits" in config["data"]
+    except (TypeError, KeyError, AttributeError):
+        is_whole = False
+    if not is_whole:
         raise UsageError(f"{path} is damaged; delete it, and `lengthwise paper run` makes it again")
-    return kept
+    return record
 
 
-def brief(accuracy: Record) -> Record:
-    """An accuracy with four decimals, which is more than its interval."""
-    kept = {key: accuracy[key] for key in ("length", "examples", "correct")}
+def round_accuracy(accuracy: Record) -> Record:
+    """An accuracy with four decimals, which is finer than its interval."""
+    counts = {key: accuracy[key] for key in ("length", "examples", "correct")}
     digits = [round(share, 4) for share in accuracy["digits"]]
-    return {**kept, "exact_match": round(accuracy["exact_match"], 4), "digits": digits}
+    return {**counts, "exact_match": round(accuracy["exact_match"], 4), "digits": digits}
 
 
-def brief_training(record: Record) -> Record:
-    kept: Record = {"examples": record["examples"], "loss": round(record["loss"], 5)}
+def round_training(point: Record) -> Record:
+    rounded: Record = {"examples": point["examples"], "loss": round(point["loss"], 5)}
     for name in ("train", "primed"):
-        if name in record:
-            kept[name] = [round(share, 3) for share in record[name]["digits"]]
-    return kept
+        if name in point:
+            rounded[name] = [round(share, 3) for share in point[name]["digits"]]
+    return rounded
 
 
-def thinned(records: list[Record], most: int = 60) -> list[Record]:
-    """At most so many records, evenly spread, the last included."""
-    step = -(-len(records) // most) or 1
-    return records[::-1][::step][::-1]
+def thin(points: list[Record], most: int) -> list[Record]:
+    """At most `most` points, evenly spread, the last included.
+
+    >>> thin([1, 2, 3, 4, 5], 3)
+    [1, 3, 5]
+    """
+    step = -(-len(points) // most) or 1
+    return points[::-1][::step][::-1]
 
 
 def load_results(artefact: Artefact, scale: ScaleName, results: Path, root: Path) -> Results:
-    """The records that there are of an artefact's runs: for each setting, of the variant that is best in domain."""
-    options = [(variant, all_records(artefact, scale, results, root, variant)) for variant in variants(scale)]
-    records: dict[str, list[Record]] = {}
-    kept: dict[str, Setting] = {}
-    for label, setting in artefact.settings(scale).items():
-        # Fine-tuning is in domain at a length that is tested, so what it starts from decides for it.
-        decides = setting.get("start_from", label)
-        variant, found = max(options, key=lambda option: in_domain(option[1].get(decides, ())))
-        if label in found:
-            records[label], kept[label] = found[label], variant
-    return Results(scale, records, kept)
+    """The records of an artefact's runs: for each condition, those of the chosen variant."""
+    found = [find_records(artefact, scale, results, root, v) for v in artefact.variants(scale)]
+    options = list(zip(artefact.variants(scale), found, strict=True))
+    conditions = artefact.conditions(scale)
+    # Fine-tuning is in domain at a tested length, so the run that it starts from decides.
+    origins = {label: o["start_from"] for label, o in conditions.items() if "start_from" in o}
+    records: dict[str, dict[int, Record]] = {}
+    chosen: dict[str, Overrides] = {}
+    for label in conditions:
+        decisive = origins.get(label, label)
+        tried = [(v, r) for v, r in options if r.get(decisive)]
+        if not tried:
+            continue
+        variant, by_label = max(tried, key=lambda option: fitness(option[1][decisive]))
+        chosen[label] = variant
+        if label in by_label:
+            records[label] = by_label[label]
+    return Results(scale, records, chosen, origins)
 
 
-def all_records(
-    artefact: Artefact, scale: ScaleName, results: Path, root: Path, variant: Setting
-) -> dict[str, list[Record]]:
-    """By setting, of one seed after another until there are several without any record."""
-    found: dict[str, list[Record]] = {}
+def find_records(
+    artefact: Artefact, scale: ScaleName, results: Path, root: Path, variant: Overrides
+) -> dict[str, dict[int, Record]]:
+    """By condition and seed, one seed after another until several have no record."""
+    found: dict[str, dict[int, Record]] = {}
+    if not any(record_path(results, scale, "").parent.glob("*.json")):
+        return found  # planning takes time
     seed = last = -1
-    while seed - last < MOST_WITHOUT:
+    while seed - last < SEEDS_WITHOUT:
         seed += 1
-        for run in plan(artefact, scale, range(seed, seed + 1), root, variant=variant):
-            path = record_path(results, scale, run.identity)
+        for planned in plan_seed(artefact, scale, seed, root, variant=variant).values():
+            path = record_path(results, scale, planned.identity)
             if path.exists():
-                found.setdefault(run.label, []).append(read_record(path))
+                found.setdefault(planned.label, {})[seed] = read_record(path)
                 last = seed
     return found
 
 
-def in_domain(records: Sequence[Record]) -> float:
-    """The accuracy at the trained length when training ended, added up over seeds: one without a record has none."""
-    return sum(
-        a["exact_match"]
-        for r in records
-        for a in r["curve"][-1]["evaluation"]
-        if a["length"] == r["config"]["data"]["train_digits"]
-    )
+def fitness(records: Mapping[int, Record]) -> tuple[float, float]:
+    """What chooses between variants: the trained length only, and the first seed only.
+
+    It is the accuracy in the last evaluation during training. Where that ties, the average over all
+    evaluations decides.
+    """
+    record = records[min(records)]
+    shares = [share for _, share in training_curve(record, trained_digits(record))]
+    return (shares[-1], sum(shares) / len(shares)) if shares else (0.0, 0.0)
+
+
+def trained_digits(record: Record) -> int:
+    return int(record["config"]["data"]["train_digits"])
+
+
+def commits(records: Sequence[Record]) -> dict[str, int]:
+    """How many records each commit made; a + marks uncommitted changes."""
+    counts: dict[str, int] = {}
+    for record in records:
+        name = str(record["commit"] or "unknown")
+        short = name[:10] + ("+" if name.endswith("+") else "")
+        counts[short] = counts.get(short, 0) + 1
+    return counts

@@ -1,19 +1,29 @@
-"""Running artefacts: what is left to train, what it costs, and training it."""
+"""Running artefacts: the runs that are left, their cost, and training them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lengthwise import machine
-from lengthwise.display import Display
-from lengthwise.errors import UsageError, nearest
-from lengthwise.experiment import Experiment
-from lengthwise.layout import Layout
-from lengthwise.paper.artefact import Artefact, ScaleName
-from lengthwise.paper.records import Planned, keep, plan, read_record, record_path
-from lengthwise.paper.scales import spelled, variants
-from lengthwise.runs import Run, writing
-from lengthwise.sweep import Engine, run_all
+from lengthwise.base import UsageError, nearest
+from lengthwise.paper.artefact import Artefact
+from lengthwise.paper.records import (
+    PlannedRun,
+    load_results,
+    plan,
+    read_record,
+    record_path,
+    write_record,
+)
+from lengthwise.paper.scales import Overrides, ScaleName, describe_variant
+from lengthwise.problems.layouts import LAYOUTS
+from lengthwise.sweep.engines import Engine, run_all
+from lengthwise.training import machine
+from lengthwise.training.display import Display
+from lengthwise.training.experiment import Experiment
+from lengthwise.training.files import writing
+from lengthwise.training.runs import Run
+
+Uses = list[tuple[Artefact, PlannedRun]]  # of one run by the artefacts that share it
 
 
 @dataclass(frozen=True)
@@ -26,8 +36,20 @@ class Cost:
     flops: float
 
 
-def cost(artefact: Artefact, scale: ScaleName, seeds: int, results: Path, root: Path) -> Cost:
-    planned = [p for variant in variants(scale) for p in plan(artefact, scale, range(seeds), root, variant=variant)]
+def cost(
+    artefact: Artefact,
+    scale: ScaleName,
+    seeds: int,
+    results: Path,
+    root: Path,
+    search: bool = True,
+) -> Cost:
+    """The cost of an artefact, with any one variant for the runs whose variant isn't chosen yet."""
+    first = dict.fromkeys(artefact.conditions(scale), artefact.variants(scale)[0])
+    chosen = {**first, **choose_variants(artefact, scale, results, root, search)}
+    planned = list(plan(artefact, scale, seeds, root, chosen=chosen))
+    if not search:
+        planned = [p for p in planned if chosen[p.label] == p.variant]
     examples = [p.experiment.steps * p.experiment.training.batch_size for p in planned]
     flops = sum(n * training_flops(p.experiment) for n, p in zip(examples, planned, strict=True))
     done = sum(record_path(results, scale, p.identity).exists() for p in planned)
@@ -35,13 +57,13 @@ def cost(artefact: Artefact, scale: ScaleName, seeds: int, results: Path, root: 
 
 
 def training_flops(experiment: Experiment) -> float:
-    """Floating-point operations of training on one example: three times those of the forward pass."""
+    """Operations of training on one example: three times those of the forward pass."""
     model = experiment.model
-    length = Layout(experiment.task, experiment.data.test_digits, experiment.layout).length
+    layout = LAYOUTS.build(experiment.layout, experiment.task, experiment.data.test_digits)
     feedforward = model.feedforward_width or 4 * model.width
     weights = 4 * model.width**2 + 2 * model.width * feedforward
-    attention = 2 * length * model.width
-    return 3.0 * 2 * length * model.layers * (weights + attention)
+    attention = 2 * layout.length * model.width
+    return 3.0 * 2 * layout.length * model.layers * (weights + attention)
 
 
 def run_artefacts(
@@ -56,72 +78,118 @@ def run_artefacts(
     only: str = "",
     retry: bool = False,
     engine: Engine = run_all,
+    search: bool = True,
 ) -> dict[Path, str]:
-    """Train what isn't recorded yet and record it; returns the reasons of the runs that failed.
+    """Train the runs without a record and record them; returns the reasons of those that failed.
 
-    `only` restricts it to settings whose label contains the text (and what those start from). Runs that have failed
-    before are skipped, or with `retry` trained again from the start.
+    `only` restricts it to conditions whose label contains the text, and the runs that those start
+    from. Runs that failed before are skipped; `retry` trains them again from the start. Without
+    `search`, every condition has the first of its variants.
     """
-    wanted: dict[str, list[tuple[Artefact, Planned]]] = {}  # by identity: artefacts share runs
-    for artefact in artefacts:
-        for variant in variants(scale):
-            for planned in plan(artefact, scale, range(seeds), root, device, variant):
-                wanted.setdefault(planned.identity, []).append((artefact, planned))
-    labels = {planned.label for uses in wanted.values() for _, planned in uses}
-    if not any(only in label for label in labels):
-        raise UsageError(f"no setting of these artefacts has '{only}' in its label: {nearest(only, labels)}")
+    check_label(artefacts, scale, only)
     folder = record_path(results, scale, "").parent
     with writing(folder):  # before anything is trained
         folder.mkdir(parents=True, exist_ok=True)
-    todo: dict[str, Run] = {}
-
-    def need(identity: str) -> None:
-        planned = wanted[identity][0][1]
-        if planned.origin:  # its weights are needed, even if there is a record of it
-            need(planned.origin)
-        todo[identity] = Run.create(planned.experiment, root)
-
-    for identity, uses in wanted.items():
-        if any(only in planned.label for _, planned in uses) and not recorded(uses, scale, results):
-            need(identity)
-    skipped: list[Run] = []
-    for identity, run in list(todo.items()):  # an origin comes before the runs that start from it
-        origin = wanted[identity][0][1].origin
-        if retry and run.status == "failed":
-            run.clear()
-        elif run.status == "failed" or (origin and origin not in todo):
-            skipped.append(todo.pop(identity))
-    if skipped:
-        told = f"runs skipped, as they failed before or start from one that did: {len(skipped)} (--retry trains them)"
-        display.console.print(told, highlight=False, soft_wrap=True)
-    identities = {run.path: identity for identity, run in todo.items()}
-    display.labels = {run.path.name: describe(wanted[identity]) for identity, run in todo.items()}
+    machine.prepare(device, 1)  # for the measures that artefacts add
     failed: dict[Path, str] = {}
-    machine.prepare(device, 1)  # for what is measured here
-    for run, reason in engine(list(todo.values()), jobs, display):
-        if reason:
-            failed[run.path] = reason
-            continue
-        identity = identities[run.path]
-        measures = {a.name: a.measure(scale, run) for a, _ in wanted[identity]}
-        measures = {name: measure for name, measure in measures.items() if measure is not None}
-        keep(run, record_path(results, scale, identity), measures)
+    # Twice: once the first seed has tried every variant, the other seeds have the best.
+    for _ in range(2 if any(len(a.variants(scale)) > 1 for a in artefacts) else 1):
+        uses: dict[str, Uses] = {}  # by identity: artefacts share runs
+        for artefact in artefacts:
+            chosen = choose_variants(artefact, scale, results, root, search)
+            for planned in plan(artefact, scale, seeds, root, device, chosen):
+                if search or planned.variant == chosen[planned.label]:
+                    uses.setdefault(planned.identity, []).append((artefact, planned))
+        todo = select_runs(uses, scale, results, root, only)
+        todo = {i: run for i, run in todo.items() if run.path not in failed}
+        skip_failed(todo, uses, retry, display)
+        display.labels = {run.path.name: describe(uses[i]) for i, run in todo.items()}
+        identities = {run.path: identity for identity, run in todo.items()}
+        for run, reason in engine(list(todo.values()), jobs, display):
+            if reason:
+                failed[run.path] = reason
+            else:
+                record(run, identities[run.path], uses, scale, results)
     return failed
 
 
-def recorded(uses: Iterable[tuple[Artefact, Planned]], scale: ScaleName, results: Path) -> bool:
-    """Whether there is a record with all that is measured on the run."""
+def choose_variants(
+    artefact: Artefact, scale: ScaleName, results: Path, root: Path, search: bool
+) -> dict[str, Overrides]:
+    """The variant of each condition: the first one, or the best in domain of those recorded."""
+    variants = artefact.variants(scale)
+    if not search or len(variants) == 1:
+        return dict.fromkeys(artefact.conditions(scale), variants[0])
+    return dict(load_results(artefact, scale, results, root).variants)
+
+
+def check_label(artefacts: Sequence[Artefact], scale: ScaleName, only: str) -> None:
+    labels = {label for artefact in artefacts for label in artefact.conditions(scale)}
+    if not any(only in label for label in labels):
+        raise UsageError(
+            f"no condition of these artefacts has '{only}' in its label: {nearest(only, labels)}"
+        )
+
+
+def select_runs(
+    uses: dict[str, Uses], scale: ScaleName, results: Path, root: Path, only: str
+) -> dict[str, Run]:
+    """The runs to train by identity, each behind the one that it starts from."""
+    todo: dict[str, Run] = {}
+
+    def add(identity: str) -> None:
+        planned = uses[identity][0][1]
+        if planned.origin:  # its weights are needed, even if there is a record of it
+            add(planned.origin)
+        todo[identity] = Run.create(planned.experiment, root)
+
+    for identity, shared in uses.items():
+        is_selected = any(only in planned.label for _, planned in shared)
+        if is_selected and not is_recorded(shared, scale, results):
+            add(identity)
+    return todo
+
+
+def skip_failed(todo: dict[str, Run], uses: dict[str, Uses], retry: bool, display: Display) -> None:
+    """Remove the runs that failed before, and those that start from one; or clear them to retry."""
+    skipped = 0
+    for identity, run in list(todo.items()):
+        origin = uses[identity][0][1].origin
+        if retry and run.status == "failed":
+            run.clear()
+        elif run.status == "failed" or (origin and origin not in todo):
+            del todo[identity]
+            skipped += 1
+    if skipped:
+        text = (
+            f"{skipped} runs skipped: they failed before or start from one that did"
+            " (--retry trains them)"
+        )
+        display.console.print(text, highlight=False, soft_wrap=True)
+
+
+def record(run: Run, identity: str, uses: dict[str, Uses], scale: ScaleName, results: Path) -> None:
+    """Write the record of a finished run, with the measures of every artefact that uses it."""
+    found = {artefact.name: artefact.measure(scale, run) for artefact, _ in uses[identity]}
+    measures = {name: measure for name, measure in found.items() if measure is not None}
+    write_record(run, record_path(results, scale, identity), measures)
+
+
+def is_recorded(
+    uses: Iterable[tuple[Artefact, PlannedRun]], scale: ScaleName, results: Path
+) -> bool:
+    """Whether there is a record with all that artefacts measure on the run."""
     for artefact, planned in uses:
         path = record_path(results, scale, planned.identity)
         if not path.exists():
             return False
-        measures = type(artefact).measure is not Artefact.measure
-        if measures and artefact.name not in read_record(path)["measures"]:
+        if artefact.measures and artefact.name not in read_record(path)["measures"]:
             return False
     return True
 
 
-def describe(uses: Sequence[tuple[Artefact, Planned]]) -> str:
+def describe(uses: Uses) -> str:
     artefact, planned = uses[0]
-    parts = [f"{artefact.name}: {planned.label}", spelled(planned.variant), f"seed {planned.seed}"]
+    variant = describe_variant(planned.variant)
+    parts = [f"{artefact.name}: {planned.label}", variant, f"seed {planned.seed}"]
     return ", ".join(filter(None, parts))

@@ -1,75 +1,180 @@
-"""Three scales: smoke proves that the path runs, cpu shows the effects in minutes, paper is as published."""
+"""The three scales, and every recipe of the cpu scale.
 
-from lengthwise.paper.artefact import ScaleName, Setting
+`smoke` proves that a path runs, in seconds. `cpu` has the paper's lengths and small models. `paper`
+is as published, for GPUs. Everything that is tuned for the cpu scale stands in `RECIPES`.
+"""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+ScaleName = Literal["smoke", "cpu", "paper"]
+SCALES: tuple[ScaleName, ...] = ("smoke", "cpu", "paper")
+Overrides = dict[str, Any]  # dotted keys of an experiment, such as {"model.width": 64}
+RecipeName = Literal[
+    "sums",
+    "products",
+    "products-by-three",
+    "modular",
+    "modular-products",
+    "elementwise",
+    "survey",
+]
+
+# The paper's words for encoders, position embeddings and sizes.
 ENCODERS = {"Transformer": "transformer", "UTransformer": "universal-transformer"}
 EMBEDDINGS = {"APE": "absolute", "RPE_k": "relative-key", "RPE_k,q": "relative-key-query"}
 RELATIVE = ("RPE_k", "RPE_k,q")
+SIZES = {"B": "base", "S": "standard", "L": "large"}
 
-# The paper's ranges of learning rate and weight decay; at paper scale a setting is trained with every pair.
+TRAINED = 5  # digits, in every artefact
+TRAIN_SIZE = 5000  # N_train, unless an artefact says otherwise
+SMOKE_DIGITS = 8  # n_test at smoke scale
+
+# The paper's ranges of learning rate and weight decay (§2.2).
 LEARNING_RATES = (1e-4, 3e-5, 1e-5)
 WEIGHT_DECAYS = (1e-2, 1e-3, 1e-4, 1e-5)
 
-COMMON: dict[ScaleName, Setting] = {
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one family of problems is trained at cpu scale."""
+
+    examples: int  # the budget of one run
+    base: Overrides  # of the sizes Base and Standard
+    large: Overrides = field(default_factory=dict)  # on top, for the size Large
+    absolute: Overrides = field(default_factory=dict)  # on top, with absolute embeddings
+    fine_tuning_examples: int = 0
+
+    def overrides(self, size: str, embedding: str) -> Overrides:
+        """The keys for a size and a position embedding, without the budget."""
+        return {
+            **self.base,
+            **(self.large if size == "L" else {}),
+            **(self.absolute if embedding == "APE" else {}),
+        }
+
+
+SMALL: Overrides = {
+    "model.layers": 6,
+    "model.width": 128,
+    "model.heads": 8,
+    "model.activation": "relu",
+    "training.optimizer": "adamw",
+    "training.batch_size": 32,
+    "training.learning_rate": 1e-3,
+}
+LARGE: Overrides = {
+    "model.layers": 8,
+    "model.width": 160,
+    "model.heads": 8,
+    "training.learning_rate": 5e-4,
+}
+SUMS = Recipe(320_000, SMALL, LARGE)
+PRODUCTS = Recipe(
+    1_280_000,
+    {**SMALL, "model.layers": 4, "layout": "compact"},
+    LARGE,
+    fine_tuning_examples=160_000,
+)
+MODULAR = Recipe(1_280_000, {**SMALL, "model.layers": 4, "task.constant_length": True}, LARGE)
+RECIPES: Mapping[RecipeName, Recipe] = {
+    "sums": SUMS,
+    "products": PRODUCTS,
+    "products-by-three": replace(
+        PRODUCTS,
+        examples=7_680_000,
+        base={
+            **PRODUCTS.base,
+            "model.layers": 6,
+            "model.feedforward_width": 1024,
+            "training.learning_rate": 7e-4,
+            "data.sampling": "uniform-length",
+        },
+    ),
+    "modular": MODULAR,
+    "modular-products": replace(
+        MODULAR,
+        base={
+            **MODULAR.base,
+            "layout": "compact",
+            "data.sampling": "uniform-length",
+            "training.learning_rate": 5e-4,
+        },
+    ),
+    "elementwise": replace(SUMS, absolute={"training.learning_rate": 5e-4}),
+    "survey": Recipe(160_000, {**SMALL, "model.layers": 4, "model.heads": 4}, LARGE),
+}
+# Figure 2 tries these for every width and depth, and keeps the one that is best in domain.
+CPU_LEARNING_RATES = (1e-3, 3e-4, 3e-3)
+
+EVALUATION: Mapping[ScaleName, Overrides] = {
     "smoke": {
-        "training.steps": 4,
         "evaluation.every": 2,
         "evaluation.examples": 10,
         "evaluation.final_examples": 20,
     },
-    "cpu": {"evaluation.every": 250, "evaluation.examples": 250, "evaluation.final_examples": 2000},
-    "paper": {
-        "data.sampling": "uniform-integer",
-        "training.epochs": 15000,
-        "training.batch_size": 32,
-        "training.learning_rate": LEARNING_RATES[0],
-        "training.weight_decay": WEIGHT_DECAYS[0],
-        "training.betas": [0.9, 0.999],
-        "training.warmup_steps": 0,
-        "training.clip": None,
-        "training.log_every": 1000,
-        "training.checkpoint_every": 5000,
-        "evaluation.every": 10000,
-        "evaluation.examples": 10000,
-        "evaluation.final_examples": 100000,
-    },
-}
-SIZES: dict[ScaleName, dict[str, Setting]] = {
-    "smoke": {size: {"model.preset": "tiny"} for size in "BSL"},
     "cpu": {
-        "B": {"model.layers": 4, "model.width": 128, "model.heads": 4},
-        "S": {"model.layers": 4, "model.width": 128, "model.heads": 4},
-        "L": {"model.layers": 6, "model.width": 192, "model.heads": 6},
+        "evaluation.every": 500,
+        "evaluation.examples": 250,
+        "evaluation.final_examples": 2000,
+    },
+    "paper": {
+        "evaluation.every": 10_000,
+        "evaluation.examples": 10_000,
+        "evaluation.final_examples": 100_000,
     },
 }
-PAPER_SIZES = {"B": "base", "S": "standard", "L": "large"}
+PAPER_TRAINING: Overrides = {
+    "data.sampling": "uniform-integer",
+    "training.epochs": 15_000,
+    "training.batch_size": 32,
+    "training.learning_rate": LEARNING_RATES[0],
+    "training.weight_decay": WEIGHT_DECAYS[0],
+    "training.betas": [0.9, 0.999],
+    "training.warmup_steps": 0,
+    "training.clip": None,
+    "training.log_every": 1000,
+    "training.checkpoint_every": 5000,
+}
 
 
-def model(scale: ScaleName, encoder: str = "UTransformer", size: str = "S", embedding: str = "RPE_k") -> Setting:
-    """The settings of a model by the paper's words: encoder, size (B, S, L) and position embedding."""
-    position: Setting = {"model.position": EMBEDDINGS[embedding]}
+def base_keys(
+    scale: ScaleName,
+    recipe: RecipeName,
+    encoder: str = "UTransformer",
+    size: str = "S",
+    embedding: str = "RPE_k",
+) -> Overrides:
+    """Model, training and evaluation at a scale, by the paper's words.
+
+    >>> base_keys("paper", "sums", "Transformer", "B")["model.preset"]
+    'bert-base'
+    >>> base_keys("cpu", "sums")["training.examples"]
+    320000
+    """
+    position = {"model.position": EMBEDDINGS[embedding]}
     if scale == "paper":
         family = {"Transformer": "bert", "UTransformer": "albert"}[encoder]
-        return {"model.preset": f"{family}-{PAPER_SIZES[size]}", **position}
-    if scale == "cpu" and embedding == "APE":  # at 2e-3 it doesn't learn 5 digits in the steps that there are
-        position["training.learning_rate"] = 1e-3
-    if scale == "cpu" and size == "L":  # nor does this size at the smaller ones' rates, with any embedding
-        position["training.learning_rate"] = 5e-4
-    return {**SIZES[scale][size], "model.encoder": ENCODERS[encoder], **position}
+        preset = {"model.preset": f"{family}-{SIZES[size]}"}
+        return {**EVALUATION[scale], **PAPER_TRAINING, **preset, **position}
+    encoder_keys = {"model.encoder": ENCODERS[encoder], **position}
+    if scale == "smoke":
+        tiny: Overrides = {"model.preset": "tiny", "training.steps": 4}
+        return {**EVALUATION[scale], **tiny, **encoder_keys}
+    chosen = RECIPES[recipe]
+    budget = {"training.examples": chosen.examples}
+    return {**EVALUATION[scale], **chosen.overrides(size, embedding), **budget, **encoder_keys}
 
 
-def setting(scale: ScaleName, *parts: Setting) -> Setting:
-    """The scale's common settings with more on top."""
-    merged = dict(COMMON[scale])
-    for part in parts:
-        if any(budget in part for budget in ("training.steps", "training.epochs", "training.examples")):
-            merged = {k: v for k, v in merged.items() if k not in ("training.steps", "training.epochs")}
-        merged |= part
-    return merged
+def with_budget(keys: Overrides, budget: Overrides) -> Overrides:
+    """The keys with another budget."""
+    budgets = ("training.steps", "training.epochs", "training.examples")
+    return {**{key: value for key, value in keys.items() if key not in budgets}, **budget}
 
 
-def variants(scale: ScaleName) -> list[Setting]:
-    """What a setting is trained with: each pair of the paper's ranges, and at the smaller scales as it is."""
+def variants(scale: ScaleName) -> list[Overrides]:
+    """The hyperparameters that a condition is tried with: all pairs of the paper's ranges."""
     if scale != "paper":
         return [{}]
     return [
@@ -79,15 +184,11 @@ def variants(scale: ScaleName) -> list[Setting]:
     ]
 
 
-def spelled(variant: Setting) -> str:
+def describe_variant(variant: Overrides) -> str:
     """A variant in words.
 
-    >>> spelled({"training.learning_rate": 1e-4, "training.weight_decay": 0.01})
+    >>> describe_variant({"training.learning_rate": 1e-4, "training.weight_decay": 0.01})
     'learning rate 0.0001, weight decay 0.01'
     """
-    return ", ".join(f"{key.rpartition('.')[2].replace('_', ' ')} {value:g}" for key, value in variant.items())
-
-
-def budget(scale: ScaleName, cpu_steps: int) -> Setting:
-    """So many steps at cpu scale; the other scales have one budget for all."""
-    return {"training.steps": cpu_steps} if scale == "cpu" else {}
+    words = {key.rpartition(".")[2].replace("_", " "): value for key, value in variant.items()}
+    return ", ".join(f"{name} {value:g}" for name, value in words.items())

@@ -20,29 +20,35 @@ class Batch:
     coordinates: Coordinates[Tensor]  # each (j,) or (b, j)
     n_out: int  # the model predicts a symbol at each of the first n_out positions
     answer_at: slice | NDArray[np.int64]  # the answer's among them
-    targets: Tensor | None = None  # (b, n_out), in training
-    primed: Tensor | None = None  # (b,)
 
     @classmethod
     def of_problems(
         cls, layout: Layout, operands: tuple[Numbers, ...], device: torch.device
     ) -> "Batch":
-        tokens = torch.from_numpy(layout.encode(operands)).to(device, non_blocking=True)
-        coordinates = layout.coordinates(operands).map(
-            lambda values: torch.from_numpy(values).to(device, non_blocking=True)
-        )
-        return cls(tokens, coordinates, layout.n_supervised, layout.answer_at)
+        tokens = to_device(layout.encode(operands), device)
+        coordinates = layout.coordinates(operands).map(lambda values: to_device(values, device))
+        return Batch(tokens, coordinates, layout.n_supervised, layout.answer_at)
+
+
+@dataclass(frozen=True)
+class TrainingBatch(Batch):
+    """Problems with the symbols that the model should predict."""
+
+    targets: Tensor  # (b, n_out)
+    primed: Tensor  # (b,)
 
     @classmethod
-    def of_examples(cls, layout: Layout, examples: Examples, device: torch.device) -> "Batch":
-        """Problems with their targets, for training."""
-        batch = cls.of_problems(layout, examples.operands, device)
+    def of_examples(
+        cls, layout: Layout, examples: Examples, device: torch.device
+    ) -> "TrainingBatch":
+        problems = Batch.of_problems(layout, examples.operands, device)
         targets = layout.encode_targets(examples.operands, examples.answer)
-        return cls(
-            batch.tokens,
-            batch.coordinates,
-            batch.n_out,
-            batch.answer_at,
-            torch.from_numpy(targets).to(device, non_blocking=True),
-            torch.from_numpy(examples.primed).to(device, non_blocking=True),
+        return TrainingBatch(
+            **vars(problems),
+            targets=to_device(targets, device),
+            primed=to_device(examples.primed, device),
         )
+
+
+def to_device(array: np.ndarray, device: torch.device) -> Tensor:
+    return torch.from_numpy(array).to(device, non_blocking=True)

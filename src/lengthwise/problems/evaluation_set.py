@@ -29,8 +29,8 @@ def evaluation_set(
 ) -> Iterator[Examples]:
     """`count` fresh problems of one length, in blocks; they depend on the arguments only.
 
-    `occasion` (the training step) gives every evaluation a test set of its own. `operands` leaves the
-    operands beyond that number blank.
+    `occasion` (the training step) gives every evaluation a test set of its own. `operands` leaves
+    the operands beyond that number blank.
     """
     if not isinstance(seed, int) or seed < 0:
         raise UsageError(f"a seed is an integer ≥ 0, not {seed}")

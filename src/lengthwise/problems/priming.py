@@ -10,9 +10,7 @@ from lengthwise.problems.lengths import parse_lengths
 Priming = tuple[tuple[int, int], ...]  # (digits, count) pairs
 
 
-def spread(
-    lengths: Sequence[int], count: int, weights: Sequence[float] | None = None
-) -> Priming:
+def spread(lengths: Sequence[int], count: int, weights: Sequence[float] | None = None) -> Priming:
     """`count` examples distributed over lengths by weights; by default they grow with the length.
 
     >>> spread([34, 35], 50, weights=[1, 1])
@@ -36,9 +34,7 @@ def curriculum(lengths: Sequence[int], count: int) -> Priming:
     return spread(lengths, count, [1] * len(lengths))
 
 
-def all_lengths(
-    low: int, high: int, count: int, weights: Sequence[float] | None = None
-) -> Priming:
+def all_lengths(low: int, high: int, count: int, weights: Sequence[float] | None = None) -> Priming:
     """Priming for every length from low to high (figures 5b and 5c)."""
     return spread(range(low, high + 1), count, weights)
 

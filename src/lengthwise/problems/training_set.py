@@ -1,4 +1,4 @@
-"""The training set: fixed first operands, other operands sampled online, priming (paper, §2.1, §5)."""
+"""The training set: fixed first operands, others sampled online, priming (paper, §2.1 and §5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,24 +34,24 @@ class DataConfig(Config):
         10, ge=1, le=MOST_DIGITS, description="most digits that the layout has room for (n_test)"
     )
     train_size: int = Field(
-        5000, ge=1, description="first operands in the training set, primed ones included (N_train)"
+        5000, ge=1, description="first operands to train on, primed ones included (N_train)"
     )
     sampling: Sampling = Field(
         "problem-length",
-        description="uniform-length (each operand's length from 1 to n), problem-length (one length"
-        " for the whole problem), uniform-integer (1 to 10^n − 1) or exact (n digits)",
+        description="uniform-length (each operand, 1 to n), problem-length (one for all),"
+        " uniform-integer (below 10^n) or exact (n digits)",
     )
     priming: Annotated[Priming, BeforeValidator(parse_priming)] = Field(
-        (), description="long training problems: 35=50, 34=25,35=25, 6:35=500 or {35: 50}"
+        (), description="long training problems, as in 35=50, 34=25,35=25 or 6:35=500"
     )
     priming_second: Literal["online", "fixed"] = Field(
-        "online", description="sample the second operands of primed problems online, or fix them"
+        "online", description="second operands of primed problems: sampled online, or fixed"
     )
     train_operands: int | None = Field(
         None, ge=2, description="most operands of a training problem, from 2 on; null: all"
     )
     mixture: Annotated[dict[str, Share], BeforeValidator(parse_mixture)] = Field(
-        {}, description="shares of special problems, such as {carry-chains: 0.3, zeros: 0.1}"
+        {}, description="shares of special problems, as in {carry-chains: 0.3}"
     )
 
     @model_validator(mode="after")
@@ -150,7 +150,7 @@ class TrainingSet:
     def unprimed_operands(
         self, rng: np.random.Generator, rows: NDArray[np.int64], step: int
     ) -> list[Numbers]:
-        """The operands of a batch without priming, so that no draw depends on the primed lengths."""
+        """The operands of a batch without priming, so that priming changes none of these draws."""
         config, first = self.config, self.first_unprimed[rows]
         others = sample_other_operands(rng, config.sampling, self.task, config.train_digits, first)
         if config.train_operands:
@@ -164,5 +164,3 @@ def blank_operands(others: Sequence[Numbers], counts: NDArray[np.int64]) -> list
     """Second and further operands with no digits from the given number of operands on."""
     blank = Numbers(np.zeros((len(counts), 1), np.int64), np.zeros(len(counts), np.int64))
     return [select_rows(counts > i, numbers, blank) for i, numbers in enumerate(others, start=1)]
-
-

@@ -1,8 +1,9 @@
-"""Weights and configurations to and from Hugging Face's BERT (own layers) and ALBERT (shared layers).
+"""Converts encoders to and from Hugging Face's BERT (own layers) and ALBERT (shared layers).
 
-Equal are the outputs in evaluation and all gradients. In training, Hugging Face also drops out before the classifier,
-and ALBERT doesn't after the feed-forward network. transformers 4.57.6 is the last with relative embeddings; it isn't
-needed here, as a config is a mapping (config.json) and weights are tensors by name.
+Logits in evaluation and all gradients are equal. Dropout differs: Hugging Face also drops out
+before the classifier, and ALBERT does not drop out behind the feed-forward network. transformers
+4.57.6 is the last version with relative embeddings. It is not needed here: a configuration is a
+mapping (config.json), and weights are tensors by name.
 """
 
 import json
@@ -17,11 +18,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from lengthwise.errors import UsageError, explain
-from lengthwise.layout import VOCABULARY
-from lengthwise.model import HUGGING_FACE, Encoder, ModelConfig
-from lengthwise.positions import POSITIONS, Position
-from lengthwise.solver import Solver
+from lengthwise.arithmetic.tasks import Task
+from lengthwise.base import Choice, UsageError, explain
+from lengthwise.model import Encoder, ModelConfig
+from lengthwise.model.config import HUGGING_FACE
+from lengthwise.model.positions import POSITIONS
+from lengthwise.problems.layouts import VOCABULARY
+from lengthwise.solver.solver import Solver
 
 FIELDS = {
     "layers": "num_hidden_layers",
@@ -34,12 +37,24 @@ FIELDS = {
     "init_std": "initializer_range",
 }
 FAMILY_FIELDS = {"bert": FIELDS, "albert": {**FIELDS, "embedding_width": "embedding_size"}}
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
-KINDS = {"absolute": "absolute", "relative_key": "relative-key", "relative_key_query": "relative-key-query"}
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "relu": "relu",
+}
+POSITION_KINDS = {
+    "absolute": "absolute",
+    "relative_key": "relative-key",
+    "relative_key_query": "relative-key-query",
+}
+# The options that are converted. Hugging Face's models have the defaults of all others.
+CONVERTED = {*FIELDS, "preset", "encoder", "activation", "embedding_width", "scale_relative"}
 
-TOKEN_TYPES, ABSOLUTE = "embeddings.token_type_embeddings.weight", "embeddings.position_embeddings.weight"
+TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
+ABSOLUTE = "embeddings.position_embeddings"
 PROJECTION = "encoder.embedding_hidden_mapping_in"
-OUTSIDE = {
+OUTSIDE = {  # of the layers
     "symbols": "embeddings.word_embeddings",
     "embedding_norm": "embeddings.LayerNorm",
     "project": PROJECTION,
@@ -48,36 +63,74 @@ OUTSIDE = {
 LAYER = {"bert": "encoder.layer.{}.", "albert": "encoder.albert_layer_groups.0.albert_layers.0."}
 INSIDE = {
     "bert": {
-        "attention.qkv": ["attention.self.query", "attention.self.key", "attention.self.value"],
-        "attention.output": ["attention.output.dense"],
-        "attention_norm": ["attention.output.LayerNorm"],
-        "widen": ["intermediate.dense"],
-        "narrow": ["output.dense"],
-        "feedforward_norm": ["output.LayerNorm"],
-        "table": ["attention.self.distance_embedding"],
+        "attention.query": "attention.self.query",
+        "attention.key": "attention.self.key",
+        "attention.value": "attention.self.value",
+        "attention.output": "attention.output.dense",
+        "attention_norm": "attention.output.LayerNorm",
+        "widen": "intermediate.dense",
+        "narrow": "output.dense",
+        "feedforward_norm": "output.LayerNorm",
+        "table": "attention.self.distance_embedding",
     },
     "albert": {
-        "attention.qkv": ["attention.query", "attention.key", "attention.value"],
-        "attention.output": ["attention.dense"],
-        "attention_norm": ["attention.LayerNorm"],
-        "widen": ["ffn"],
-        "narrow": ["ffn_output"],
-        "feedforward_norm": ["full_layer_layer_norm"],
-        "table": ["attention.distance_embedding"],
+        "attention.query": "attention.query",
+        "attention.key": "attention.key",
+        "attention.value": "attention.value",
+        "attention.output": "attention.dense",
+        "attention_norm": "attention.LayerNorm",
+        "widen": "ffn",
+        "narrow": "ffn_output",
+        "feedforward_norm": "full_layer_layer_norm",
+        "table": "attention.distance_embedding",
     },
 }
 
 
+def from_huggingface(
+    config: Mapping[str, Any], state_dict: Mapping[str, Tensor], max_length: int
+) -> Encoder:
+    """An encoder with the weights of a Bert- or AlbertForTokenClassification."""
+    ours = model_config(config)
+    family, positions = config["model_type"], config["max_position_embeddings"]
+    if max_length > positions:
+        raise UsageError(
+            f"max_position_embeddings is {positions}, which is too few for {max_length} tokens"
+        )
+    theirs = {name.removeprefix(f"{family}."): tensor for name, tensor in state_dict.items()}
+
+    def take(name: str, shape: torch.Size) -> Tensor:
+        if name not in theirs:
+            raise UsageError(f"the Hugging Face weights have no tensor {name}")
+        if theirs[name].shape != shape:
+            found = tuple(theirs[name].shape)
+            raise UsageError(f"the tensor {name} has the shape {found} instead of {tuple(shape)}")
+        return theirs[name].detach().clone()
+
+    with torch.device("meta"):  # shapes only
+        whole, encoder = Encoder(ours, positions), Encoder(ours, max_length)
+    tensors = {
+        name: take(their_name(name, ours, family), tensor.shape)
+        for name, tensor in whole.state_dict().items()
+    }
+    # Hugging Face adds the embedding of token type 0 to every symbol's.
+    symbols = tensors["symbols.weight"]
+    types = torch.Size([config.get("type_vocab_size", 2), symbols.shape[1]])
+    symbols += take(TOKEN_TYPES, types)[0]
+    encoder.load_state_dict(cut_tables(tensors, ours, max_length), assign=True)
+    return encoder
+
+
 def model_config(config: Mapping[str, Any]) -> ModelConfig:
-    """Our configuration of the model that a Hugging Face config describes."""
-    single = {"num_hidden_groups": 1, "inner_group_num": 1, "is_decoder": False}
-    given: dict[str, Any] = {"position_embedding_type": "absolute", **single, **config}
-    _require(given, "model_type", LAYER)
-    _require(given, "vocab_size", [len(VOCABULARY)])
-    _require(given, "position_embedding_type", KINDS)
-    _require(given, "hidden_act", ACTIVATIONS)
-    for key, value in single.items():
-        _require(given, key, [value])
+    """The configuration of the model that a Hugging Face config describes."""
+    expected = {"num_hidden_groups": 1, "inner_group_num": 1, "is_decoder": False}
+    given = {"position_embedding_type": "absolute", **expected, **config}
+    require(given, "model_type", LAYER)
+    require(given, "vocab_size", [len(VOCABULARY)])
+    require(given, "position_embedding_type", POSITION_KINDS)
+    require(given, "hidden_act", ACTIVATIONS)
+    for key, value in expected.items():
+        require(given, key, [value])
     family = given["model_type"]
     fields = FAMILY_FIELDS[family]
     for key in ("max_position_embeddings", *fields.values()):
@@ -87,7 +140,7 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
         return ModelConfig(
             encoder=HUGGING_FACE[family]["encoder"],
             scale_relative=HUGGING_FACE[family]["scale_relative"],
-            position=KINDS[given["position_embedding_type"]],
+            position=POSITIONS.parse(POSITION_KINDS[given["position_embedding_type"]]),
             activation=ACTIVATIONS[given["hidden_act"]],
             **{ours: given[theirs] for ours, theirs in fields.items()},
         )
@@ -95,112 +148,99 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
         raise UsageError(explain(error, " of the Hugging Face config")) from None
 
 
-def from_huggingface(config: Mapping[str, Any], state_dict: Mapping[str, Tensor], max_length: int) -> Encoder:
-    """An encoder for up to max_length tokens with the weights of a Bert- or AlbertForTokenClassification."""
-    ours = model_config(config)
-    family, positions = config["model_type"], config["max_position_embeddings"]
-    if max_length > positions:
-        raise UsageError(f"max_position_embeddings is {positions}, but {max_length} tokens are asked for")
-    theirs = {name.removeprefix(f"{family}."): tensor.detach() for name, tensor in state_dict.items()}
-
-    def take(name: str, shape: tuple[int, ...]) -> Tensor:
-        if name not in theirs:
-            raise UsageError(f"the tensor {name} is missing from the Hugging Face weights")
-        if theirs[name].shape != shape:
-            raise UsageError(f"the tensor {name} has the shape {tuple(theirs[name].shape)} instead of {shape}")
-        return theirs[name]
-
-    with torch.device("meta"):  # shapes only
-        whole, encoder = Encoder(ours, positions), Encoder(ours, max_length)
-    tensors = {}
-    for name, tensor in whole.state_dict().items():
-        sources = _sources(name, ours, family)
-        shape = (tensor.shape[0] // len(sources), *tensor.shape[1:])
-        tensors[name] = torch.cat([take(source, shape) for source in sources])
-    # Hugging Face adds the embedding of token type 0 to every symbol's; here it is part of them.
-    symbols = tensors["symbols.weight"]
-    symbols += take(TOKEN_TYPES, (config.get("type_vocab_size", 2), symbols.shape[1]))[0]
-    encoder.load_state_dict(_cut(tensors, ours, max_length), assign=True)
-    return encoder
-
-
 def to_huggingface(encoder: Encoder, max_length: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Config and weights of a Bert- or AlbertForTokenClassification for up to max_length tokens."""
+    """The config and the weights of a Bert- or AlbertForTokenClassification."""
     ours = encoder.config
-    family = next(name for name, fields in HUGGING_FACE.items() if fields["encoder"] == ours.encoder)
-    _check_expressible(ours, family)
-    _require({"vocab_size": encoder.symbols.num_embeddings}, "vocab_size", [len(VOCABULARY)])
-    position = encoder.positions[0]
-    assert isinstance(position, Position)
-    if max_length > (room := position.shape.max_length):
-        raise UsageError(f"the encoder has room for {room} tokens, but {max_length} are asked for")
+    family = next(name for name, f in HUGGING_FACE.items() if f["encoder"] == ours.encoder)
+    check_expressible(ours, family)
+    require({"vocab_size": encoder.symbols.num_embeddings}, "vocab_size", [len(VOCABULARY)])
+    if max_length > (room := encoder.position(0).shape.max_length):
+        raise UsageError(f"the encoder has room for {room} tokens, not for {max_length}")
 
-    nulls = {"feedforward_width": 4 * ours.width, "init_std": 1 / math.sqrt(ours.width)}
-    nulls |= {"embedding_width": ours.width, "attention_dropout": ours.dropout}
-    fields = nulls | ours.model_dump(exclude_none=True)
-    config = {
+    like, width = encoder.symbols.weight.detach(), encoder.symbols.embedding_dim
+    state = {
+        their_name(name, ours, family): tensor.clone()
+        for name, tensor in cut_tables(encoder.state_dict(), ours, max_length).items()
+    }
+    state[TOKEN_TYPES] = like.new_zeros(1, width)
+    # Hugging Face has absolute embeddings even where it does not use them; ALBERT always projects.
+    state.setdefault(f"{ABSOLUTE}.weight", like.new_zeros(max_length, width))
+    if family == "albert" and ours.embedding_width is None:
+        state[f"{PROJECTION}.weight"] = torch.eye(width).to(like)
+        state[f"{PROJECTION}.bias"] = like.new_zeros(width)
+    prefixes = {name: "" if name.startswith("classifier.") else f"{family}." for name in state}
+    weights = {f"{prefixes[name]}{name}": tensor for name, tensor in state.items()}
+    return huggingface_config(ours, family, max_length), weights
+
+
+def huggingface_config(ours: ModelConfig, family: str, max_length: int) -> dict[str, Any]:
+    derived = {
+        "feedforward_width": 4 * ours.width,
+        "init_std": 1 / math.sqrt(ours.width),
+        "embedding_width": ours.width,
+        "attention_dropout": ours.dropout,
+    }
+    fields = {**derived, **ours.model_dump(exclude_none=True)}
+    classifier_dropout = {"bert": "classifier_dropout", "albert": "classifier_dropout_prob"}
+    return {
         "model_type": family,
         "architectures": [f"{family.capitalize()}ForTokenClassification"],
         **{theirs: fields[name] for name, theirs in FAMILY_FIELDS[family].items()},
-        "hidden_act": next(theirs for theirs, name in ACTIVATIONS.items() if name == ours.activation),
-        "position_embedding_type": next(theirs for theirs, kind in KINDS.items() if kind == ours.position.kind),
+        "hidden_act": invert(ACTIVATIONS)[ours.activation],
+        "position_embedding_type": invert(POSITION_KINDS)[ours.position.kind],
         "max_position_embeddings": max_length,
         "vocab_size": len(VOCABULARY),
         "id2label": dict(enumerate(VOCABULARY)),
         "label2id": {symbol: i for i, symbol in enumerate(VOCABULARY)},
         "type_vocab_size": 1,
-        "pad_token_id": None,  # else its embedding isn't trained, but here <PAD> is an ordinary symbol
-        "classifier_dropout" if family == "bert" else "classifier_dropout_prob": 0.0,
+        "pad_token_id": None,  # <PAD> is a symbol like others; a padding token would not be trained
+        classifier_dropout[family]: 0.0,
     }
 
-    state: dict[str, Tensor] = {}
-    for name, tensor in _cut(encoder.state_dict(), ours, max_length).items():
-        sources = _sources(name, ours, family)
-        state |= {source: part.clone() for source, part in zip(sources, tensor.chunk(len(sources)), strict=True)}
-    like, width = encoder.symbols.weight.detach(), encoder.symbols.embedding_dim
-    state[TOKEN_TYPES] = like.new_zeros(1, width)
-    state.setdefault(ABSOLUTE, like.new_zeros(max_length, width))  # always there, unused if relative
-    if family == "albert" and ours.embedding_width is None:  # ALBERT always projects
-        state[f"{PROJECTION}.weight"], state[f"{PROJECTION}.bias"] = torch.eye(width).to(like), like.new_zeros(width)
-    return config, {name if name.startswith("classifier.") else f"{family}.{name}": state[name] for name in state}
 
-
-def read(directory: str | Path, task: Mapping[str, Any], digits: int, layout: Mapping[str, Any]) -> Solver:
-    """A solver with the weights of a Hugging Face checkpoint, a directory with config.json and model.safetensors."""
+def read(directory: str | Path, task: Task, digits: int, layout: Choice) -> Solver:
+    """A solver with the weights of a Hugging Face checkpoint: config.json and model.safetensors."""
     try:
         config = json.loads(Path(directory, "config.json").read_text())
         weights = load_file(Path(directory, "model.safetensors"))
     except (OSError, ValueError, SafetensorError) as error:
-        raise UsageError(f"{directory} has no config.json with model.safetensors: {error}") from None
+        raise UsageError(
+            f"{directory} has no config.json with model.safetensors: {error}"
+        ) from None
     if not isinstance(config, dict):
-        raise UsageError(f"{Path(directory, 'config.json')} is no configuration of a model")
-    solver = Solver(task, digits, layout, model_config(config).model_dump(mode="json"))
-    _require({"vocab_size": solver.encoder.symbols.num_embeddings}, "vocab_size", [len(VOCABULARY)])
+        raise UsageError(f"{Path(directory, 'config.json')} is not a configuration of a model")
+    solver = Solver(task, digits, layout, model_config(config))
+    require({"vocab_size": len(solver.layout.vocabulary)}, "vocab_size", [len(VOCABULARY)])
     solver.encoder = from_huggingface(config, weights, solver.layout.length).float()
     return solver.eval()
 
 
 def write(solver: Solver, directory: str | Path) -> None:
-    """A Hugging Face checkpoint of the solver's encoder; task and layout aren't part of it."""
+    """Save a solver's encoder as a Hugging Face checkpoint, which has no task and no layout."""
     config, weights = to_huggingface(solver.encoder, solver.layout.length)
     Path(directory).mkdir(parents=True, exist_ok=True)
     Path(directory, "config.json").write_text(json.dumps(config, indent=2) + "\n")
     save_file(weights, Path(directory, "model.safetensors"), metadata={"format": "pt"})
 
 
-def _sources(ours: str, config: ModelConfig, family: str) -> list[str]:
-    """The Hugging Face tensors, without the family's prefix, that are stacked in our parameter."""
-    module, _, kind = ours.rpartition(".")
+def their_name(name: str, config: ModelConfig, family: str) -> str:
+    """Hugging Face's name of one of our tensors, without the family's prefix."""
+    module, _, kind = name.rpartition(".")
     if module in OUTSIDE:
-        return [f"{OUTSIDE[module]}.{kind}"]
+        return f"{OUTSIDE[module]}.{kind}"
     if config.position.kind == "absolute" and module == "positions.0.table":
-        return [ABSOLUTE]
+        return f"{ABSOLUTE}.{kind}"
     _, layer, inside = module.split(".", 2)
-    return [f"{LAYER[family].format(layer)}{name}.{kind}" for name in INSIDE[family][inside]]
+    return f"{LAYER[family].format(layer)}{INSIDE[family][inside]}.{kind}"
 
 
-def _cut(tensors: Mapping[str, Tensor], config: ModelConfig, max_length: int) -> dict[str, Tensor]:
-    """The weights with position tables for max_length tokens: the first positions, or the distances around 0."""
+def cut_tables(
+    tensors: Mapping[str, Tensor], config: ModelConfig, max_length: int
+) -> dict[str, Tensor]:
+    """The weights with position tables for max_length tokens.
+
+    A table keeps the first positions, or the distances around 0.
+    """
 
     def rows(table: Tensor) -> Tensor:
         if config.position.kind == "absolute":
@@ -208,22 +248,38 @@ def _cut(tensors: Mapping[str, Tensor], config: ModelConfig, max_length: int) ->
         middle = len(table) // 2
         return table[middle - max_length + 1 : middle + max_length].clone()
 
-    return {name: rows(tensor) if name.endswith(".table.weight") else tensor for name, tensor in tensors.items()}
+    return {
+        name: rows(tensor) if name.endswith(".table.weight") else tensor
+        for name, tensor in tensors.items()
+    }
 
 
-def _check_expressible(config: ModelConfig, family: str) -> None:
-    _require({"position": config.position.kind}, "position", KINDS.values())
-    for option in ("norm", "mask_padding", "content", "sink", "window", "recall", "patience"):
-        _require(vars(config), option, [ModelConfig.model_fields[option].default])
-    for option, default in POSITIONS.parse(config.position.kind).model_dump().items():
-        _require(config.position.model_dump(), option, [default])
+def check_expressible(config: ModelConfig, family: str) -> None:
+    """Raise a UsageError unless the family has a model of this configuration."""
+    require({"position": config.position.kind}, "position", POSITION_KINDS.values())
+    fields = config.model_dump()
+    defaults = ModelConfig(position=POSITIONS.parse(config.position.kind)).model_dump()
+    for option in fields:
+        if option not in CONVERTED:
+            require(fields, option, [defaults[option]])
     if family == "bert" and config.embedding_width:
-        raise UsageError("Hugging Face's BERT doesn't project embeddings, so embedding_width can't be converted")
+        raise UsageError(
+            "embedding_width can't be converted: Hugging Face's BERT does not project embeddings"
+        )
     scaled = HUGGING_FACE[family]["scale_relative"]
     if config.position.kind != "absolute" and config.scale_relative != scaled:
-        raise UsageError(f"Hugging Face's {family.upper()} has scale_relative={scaled}, and this model hasn't")
+        raise UsageError(
+            f"scale_relative is {config.scale_relative}, but Hugging Face's {family.upper()} has"
+            f" {scaled}"
+        )
 
 
-def _require(fields: Mapping[str, Any], key: str, allowed: Iterable[object]) -> None:
+def require(fields: Mapping[str, Any], key: str, allowed: Iterable[object]) -> None:
     if (value := fields.get(key)) not in (allowed := tuple(allowed)):
-        raise UsageError(f"{key} is {value}, but only {' or '.join(map(str, allowed))} can be converted")
+        choices = " or ".join(map(str, allowed))
+        raise UsageError(f"{key} is {value}, but only {choices} can be converted")
+
+
+def invert(mapping: dict[str, str]) -> dict[str, str]:
+    """The first key of each value."""
+    return {value: key for key, value in reversed(mapping.items())}

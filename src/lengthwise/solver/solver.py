@@ -16,7 +16,7 @@ from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import TASKS, Product, Task
 from lengthwise.base import Choice, UsageError
 from lengthwise.model import Encoder, ModelConfig
-from lengthwise.problems.batch import Batch
+from lengthwise.problems.batch import Batch, TrainingBatch
 from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
 from lengthwise.problems.training_set import Examples
 from lengthwise.solver.text import parse_problem
@@ -72,10 +72,10 @@ class Solver(
         """Logits (b, n_out, vocabulary): in C where that computes the same, else by PyTorch."""
         return fast.logits(self.encoder, batch.tokens, batch.coordinates, batch.n_out, layers)
 
-    def training_batch(self, examples: Examples, padding: int = 0) -> Batch:
+    def training_batch(self, examples: Examples, padding: int = 0) -> TrainingBatch:
         """Examples with their targets; `padding` adds some where the layout fits any length."""
         layout = self.layout.fit(examples.operands, padding)
-        return Batch.of_examples(layout, examples, self.device)
+        return TrainingBatch.of_examples(layout, examples, self.device)
 
     def answer_logits(
         self, operands: tuple[Numbers, ...], layout: Layout, layers: int | None = None
@@ -103,14 +103,14 @@ class Solver(
         """No dropout and no gradients; `sharpness` is a factor of the attention scores."""
         if not isinstance(sharpness, int | float) or not 0 < sharpness < float("inf"):
             raise UsageError(f"the sharpness of attention is a positive number, not {sharpness}")
-        was_training = self.training
+        was_training, before = self.training, self.encoder.layer(0).attention.sharpness
         self.eval()
         self.set_sharpness(sharpness)
         try:
             with torch.inference_mode():
                 yield
         finally:
-            self.set_sharpness(1.0)
+            self.set_sharpness(before)
             self.train(was_training)
 
     def set_sharpness(self, sharpness: float) -> None:
@@ -148,8 +148,9 @@ class Solver(
         """The model's answers; None where its output is not a number."""
         return [solution.answer for solution in self.explain(problems)]
 
-    def explain(self, problems: str | Iterable[str]) -> list[Solution]:
+    def explain(self, problems: str | Iterable[str], layers: int | None = None) -> list[Solution]:
         """The model's answers with their confidence, beside the correct ones."""
+        self.check_layers(layers)
         is_list = isinstance(problems, Iterable) and not isinstance(problems, str)
         texts: list[str] = list(problems) if is_list else [problems]  # type: ignore[list-item]
         parsed = [parse_problem(problem, self.layout) for problem in texts]
@@ -157,7 +158,7 @@ class Solver(
         for rows in self.group_by_layout(parsed):
             columns = zip(*(parsed[row] for row in rows), strict=True)
             operands = tuple(Numbers.from_text(column) for column in columns)
-            found = self.solve_batch([texts[row] for row in rows], operands)
+            found = self.solve_batch([texts[row] for row in rows], operands, layers)
             solutions |= zip(rows, found, strict=True)
         return [solutions[row] for row in range(len(texts))]
 
@@ -176,11 +177,11 @@ class Solver(
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
     def solve_batch(
-        self, problems: Sequence[str], operands: tuple[Numbers, ...]
+        self, problems: Sequence[str], operands: tuple[Numbers, ...], layers: int | None
     ) -> Iterator[Solution]:
         layout = self.layout.fit(operands)
         with self.testing():
-            probabilities = self.answer_logits(operands, layout).softmax(-1)
+            probabilities = self.answer_logits(operands, layout, layers).softmax(-1)
             confidence, symbols = (t.cpu().numpy() for t in probabilities.max(-1))
         numbers, valid = layout.decode_answer(symbols)
         correct = self.task.answer(*operands)

@@ -1,7 +1,6 @@
 """Problems as people write them: "99999 + 1"."""
 
 import re
-from collections.abc import Sequence
 
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import SYMBOL
@@ -21,8 +20,8 @@ def parse_problem(problem: str, layout: Layout) -> list[str]:
         example = f" {task.symbol} ".join(numbers)
         raise UsageError(f"{shown} is not a problem; write one such as {example}")
     operands = [text.lstrip("0") or "0" for text in re.findall("[0-9]+", problem)]
-    symbols = re.findall(SYMBOL, problem)
-    symbols = {s if s == task.symbol else ALIASES.get(s, s) for s in symbols}
+    found = re.findall(SYMBOL, problem)
+    symbols = {s if s == task.symbol else ALIASES.get(s, s) for s in found}
     if not symbols <= {task.symbol}:
         raise UsageError(
             f"{shown} has the operation {' '.join(sorted(symbols))}, but this model was trained for"
@@ -44,7 +43,6 @@ def is_problem(problem: object, operands: int) -> bool:
     if not isinstance(problem, str) or not PROBLEM.fullmatch(problem):
         return False
     return operands == 1 or not problem.strip(" =").isdecimal()
-
 
 
 def shorten(text: str) -> str:

@@ -1,4 +1,8 @@
-"""Many runs: the finished are skipped, the others trained or resumed by worker processes of one thread each."""
+"""Engines train many runs. The local one has worker processes of one run each.
+
+An engine skips finished runs, resumes interrupted ones, and makes a run wait for the one that it
+starts from. A new engine is a function of the type `Engine` with the decorator `@engine("name")`.
+"""
 
 import multiprocessing
 import os
@@ -10,28 +14,46 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from lengthwise.display import Display
-from lengthwise.errors import UsageError, nearest
-from lengthwise.extensions import import_files
-from lengthwise.runs import Run
-from lengthwise.training import Progress, train
+from lengthwise.base import UsageError, nearest
+from lengthwise.base.extensions import import_files
+from lengthwise.training.display import Display
+from lengthwise.training.loop import Progress, train
+from lengthwise.training.runs import Run
 
 SECONDS_BETWEEN_MESSAGES = 0.3
-INTERRUPTED = "interrupted"  # the last word of a worker
+INTERRUPTED = "interrupted"  # a worker's last message
+WAIT = "the run that it starts from has not ended yet"
 Ends = Iterator[tuple[Run, str | None]]  # runs as they end, each with the reason if it failed
-# What trains runs, so many at a time. One that starts from another of them waits for it.
-Engine = Callable[[Sequence[Run], int, Display], Ends]
+Engine = Callable[[Sequence[Run], int, Display], Ends]  # trains this many runs at a time
+ENGINES: dict[str, Engine] = {}
+
+
+def engine(name: str) -> Callable[[Engine], Engine]:
+    """Register an engine; the docstring's first line describes it to users."""
+
+    def register(function: Engine) -> Engine:
+        ENGINES[name] = function
+        return function
+
+    return register
+
+
+def find_engine(name: str) -> Engine:
+    if name not in ENGINES:
+        raise UsageError(f"there is no engine '{name}': {nearest(name, ENGINES)}")
+    return ENGINES[name]
 
 
 class Worker:
-    """A process that trains one run after another, and tells how it goes."""
+    """A process that trains one run after another and reports its progress."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")  # a fork of a process that has used torch may hang
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(theirs, os.getpid()))
+        # A fork of a process that has used torch may hang.
+        context = multiprocessing.get_context("spawn")
+        self.connection, other_end = context.Pipe()
+        self.process = context.Process(target=work, args=(other_end, os.getpid()))
         self.process.start()
-        theirs.close()
+        other_end.close()
         self.run: Run | None = None
 
     def start(self, run: Run) -> None:
@@ -39,20 +61,21 @@ class Worker:
         self.connection.send((run.path, run.experiment.device, run.experiment.threads))
 
     def stop(self) -> None:
-        """A worker takes the signal as Ctrl-C: it saves what it is training."""
+        """End the process; it takes the signal as Ctrl-C and saves its run first."""
         self.connection.close()
         if self.run is not None:
             self.process.terminate()
         self.process.join()
 
 
+@engine("local")
 def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Ends:
-    """Train runs to their ends on this machine, `jobs` at a time, yielding each as it ends.
+    """Train runs on this machine, `jobs` at a time, and yield each as it ends.
 
-    One that has finished ends at once, one that starts from another waits for it. Ctrl-C lets every worker save first.
+    Ctrl-C lets every worker save its run.
     """
     if jobs < 1:
-        raise UsageError(f"runs can be trained 1 or more at a time, not {jobs}")
+        raise UsageError(f"at least 1 run is trained at a time, not {jobs}")
     waiting = [run for run in runs if run.result is None]
     yield from ((run, None) for run in runs if run not in waiting)
     workers: list[Worker] = []
@@ -60,25 +83,19 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Ends:
     try:
         while waiting or any(worker.run for worker in workers):
             for run in list(waiting):
-                if sum(worker.run is not None for worker in workers) == jobs:
+                active = [worker.run for worker in workers if worker.run]
+                if len(active) == jobs:
                     break
-                origin = Path(run.experiment.start_from).resolve() if run.experiment.start_from else None
-                coming = {r.path.resolve() for r in [*waiting, *(w.run for w in workers if w.run)]}
-                finished = origin is None or Run(origin).result is not None
-                if not finished and origin not in coming:
-                    waiting.remove(run)
+                obstacle = find_obstacle(run, [*waiting, *active], failed)
+                if obstacle is WAIT:
+                    continue
+                waiting.remove(run)
+                if obstacle is None:
+                    start(run, workers)
+                else:
                     failed.add(run.path.resolve())
-                    why = "failed" if origin in failed else "hasn't finished"
-                    yield run, f"it starts from {origin}, which {why}"
-                elif finished:
-                    idle = next((worker for worker in workers if worker.run is None), None)
-                    if idle is None:
-                        workers.append(idle := Worker())
-                    waiting.remove(run)
-                    idle.start(run)
-            for worker, reason in ended(workers, display):
-                assert worker.run is not None
-                run, worker.run = worker.run, None
+                    yield run, obstacle
+            for run, reason in collect_ends(workers, display):
                 if reason:
                     failed.add(run.path.resolve())
                 yield run, reason
@@ -87,66 +104,86 @@ def run_all(runs: Sequence[Run], jobs: int, display: Display) -> Ends:
             worker.stop()
 
 
-def ended(workers: list[Worker], display: Display) -> Iterator[tuple[Worker, str | None]]:
-    """Wait a moment for the workers: show their progress, and tell whose run has ended, and why if it failed."""
+def find_obstacle(run: Run, unfinished: Sequence[Run], failed: set[Path]) -> str | None:
+    """Why a run can't start: `WAIT`, or a reason for which it never will; None if it can."""
+    if run.experiment.start_from is None:
+        return None
+    origin = Path(run.experiment.start_from).resolve()
+    if Run(origin).result is not None:
+        return None
+    if origin in {other.path.resolve() for other in unfinished}:
+        return WAIT
+    return f"it starts from {origin}, which {'failed' if origin in failed else 'has not finished'}"
+
+
+def start(run: Run, workers: list[Worker]) -> None:
+    """Give a run to an idle worker, or to a new one."""
+    idle = next((worker for worker in workers if worker.run is None), None)
+    if idle is None:
+        workers.append(idle := Worker())
+    idle.start(run)
+
+
+def collect_ends(workers: list[Worker], display: Display) -> Ends:
+    """Wait a moment for messages: show the progress, and yield the runs that have ended."""
     by_connection = {worker.connection: worker for worker in workers}
     for connection in wait(list(by_connection), timeout=0.5):
         worker = by_connection[connection]  # type: ignore[index]
+        run = worker.run
         try:
-            said = worker.connection.recv()
-        except (EOFError, ConnectionError):
+            message = worker.connection.recv()
+        except (EOFError, ConnectionError):  # the process ended without a message
             workers.remove(worker)
             worker.process.join()
-            if worker.run is not None:  # it ended without a word
-                yield worker, f"its process ended with exit code {worker.process.exitcode}"
+            if run is not None:
+                yield run, f"its process ended with exit code {worker.process.exitcode}"
             continue
-        if isinstance(said, Progress):
-            display.show(said)
+        if isinstance(message, Progress):
+            display.show(message)
             continue
-        if said == INTERRUPTED:
+        if message == INTERRUPTED:
             workers.remove(worker)
-        yield worker, said
+        assert run is not None
+        worker.run = None
+        yield run, message
 
 
-def work(parent: Connection, its_process: int) -> None:
-    """Train the runs that are ordered, telling the parent how it goes: progress, then None or what went wrong."""
-    os.setpgrp()  # Ctrl-C in a terminal reaches the parent only, which passes it on, once
-
-    def tell(content: Progress | str | None) -> None:
-        with suppress(ConnectionError):  # it is gone, which is noticed after the next step
-            parent.send(content)
-
+def work(parent: Connection, parent_id: int) -> None:
+    """Train the runs that the parent sends; report progress, then None or why a run failed."""
+    os.setpgrp()  # Ctrl-C in a terminal reaches the parent only, which passes it on once
     while True:
         try:
             path, device, threads = parent.recv()
-        except (EOFError, ConnectionError):  # the parent has no more, or is gone
+        except (EOFError, ConnectionError):  # the parent has no more runs, or is gone
             return
         try:
             import_files()
-            told = 0.0
             run = Run(path)
-            run.experiment = run.experiment.model_copy(update={"device": device, "threads": threads})
-            for progress in train(run):
-                if os.getppid() != its_process:  # it was killed: save and stop, as for Ctrl-C
-                    os.kill(os.getpid(), signal.SIGTERM)
-                if time.monotonic() - told >= SECONDS_BETWEEN_MESSAGES or progress.step == progress.steps:
-                    tell(progress)
-                    told = time.monotonic()
-            tell(None)
+            update = {"device": device, "threads": threads}
+            run.experiment = run.experiment.model_copy(update=update)
+            train_and_report(run, parent, parent_id)
+            report(parent, None)
         except KeyboardInterrupt:
-            tell(INTERRUPTED)
+            report(parent, INTERRUPTED)
             return
         except UsageError as error:
-            tell(str(error))
+            report(parent, str(error))
         except Exception as error:
             traceback.print_exc()
-            tell(f"{type(error).__name__}: {error}")
+            report(parent, f"{type(error).__name__}: {error}")
 
 
-ENGINES: dict[str, Engine] = {"local": run_all}
+def train_and_report(run: Run, parent: Connection, parent_id: int) -> None:
+    last_report = 0.0
+    for progress in train(run):
+        if os.getppid() != parent_id:  # the parent was killed: save and stop, as for Ctrl-C
+            os.kill(os.getpid(), signal.SIGTERM)
+        is_due = time.monotonic() - last_report >= SECONDS_BETWEEN_MESSAGES
+        if is_due or progress.step == progress.steps:
+            report(parent, progress)
+            last_report = time.monotonic()
 
 
-def find_engine(name: str) -> Engine:
-    if name not in ENGINES:
-        raise UsageError(f"there is no engine '{name}': {nearest(name, ENGINES)}")
-    return ENGINES[name]
+def report(parent: Connection, message: Progress | str | None) -> None:
+    with suppress(ConnectionError):  # a parent that is gone is noticed after the next step
+        parent.send(message)

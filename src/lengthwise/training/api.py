@@ -37,9 +37,7 @@ def train(
     return resume(create_run(config, root, name, again), progress)
 
 
-def create_run(
-    experiment: Experiment, root: str | Path, name: str | None, again: bool
-) -> Run:
+def create_run(experiment: Experiment, root: str | Path, name: str | None, again: bool) -> Run:
     """The experiment's run, after all checks that need no directory."""
     machine.check(experiment.device, experiment.threads)
     with torch.device("meta"):  # shapes only

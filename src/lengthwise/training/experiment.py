@@ -42,10 +42,10 @@ class TrainingConfig(Config):
     examples: int | None = Field(None, ge=1, description="the budget in examples")
     batch_size: int = Field(32, ge=1, description="examples a step")
     optimizer: AnyOptimizer = Field("adamw", validate_default=True)
-    learning_rate: float = Field(2e-3, gt=0, description="the highest one")
+    learning_rate: float = Field(2e-3, gt=0, description="its highest value")
     warmup_steps: int = Field(100, ge=0, description="steps over which the learning rate rises")
     schedule: Literal["cosine", "constant"] = Field(
-        "cosine", description="the learning rate behind the warm-up"
+        "cosine", description="of the learning rate after the warm-up"
     )
     betas: Annotated[tuple[Beta, Beta], BeforeValidator(parse_betas)] = Field(
         (0.9, 0.98), description="AdamW's"
@@ -72,7 +72,7 @@ class EvaluationConfig(Config):
 
     every: int = Field(500, ge=1, description="steps between evaluations")
     lengths: Lengths | None = Field(
-        None, description="tested during training; null: train, train + 1 and test digits"
+        None, description="tested in training; null: train, train + 1 and test digits"
     )
     examples: int = Field(500, ge=1, description="problems of each length during training")
     final_lengths: Lengths | None = Field(
@@ -105,7 +105,9 @@ class Experiment(Config):
     def _check(self) -> "Experiment":
         LAYOUTS.build(self.layout, self.task, self.data.test_digits)  # answers must fit
         attention = self.model.attention
-        discrete_rows = isinstance(attention, PositionalAttention.Options) and attention.discrete_rows
+        discrete_rows = (
+            isinstance(attention, PositionalAttention.Options) and attention.discrete_rows
+        )
         if discrete_rows and self.layout.kind != "long-multiplication":
             raise UsageError("discrete_rows needs rows: the layout 'long-multiplication'")
         operands = len(self.task.operand_digits(1))

@@ -93,7 +93,7 @@ def checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def restore(into: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy loaded tensors into those of a model in place: memory alignment decides the last bits."""
+    """Copy loaded tensors into a model's in place: memory alignment decides the last bits."""
     for name, tensor in into.items():
         if name not in tensors or tensors[name].shape != tensor.shape:
             found = tuple(tensors[name].shape) if name in tensors else "missing"

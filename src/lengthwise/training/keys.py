@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from pydantic import BaseModel, ValidationError
 
@@ -30,9 +30,7 @@ def parse(fields: Mapping[str, Any]) -> Experiment:
         raise UsageError(explain(error)) from None
 
 
-def nest(
-    fields: Mapping[str, Any], overrides: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def nest(fields: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Nested mappings from dotted keys: {"model.width": 64} becomes {"model": {"width": 64}}."""
     if not isinstance(fields, Mapping):
         raise UsageError(
@@ -45,7 +43,7 @@ def nest(
 
 
 def set_key(fields: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key; a choice's name and its options merge: `task: addition`, `task.operands: 3`."""
+    """Set a dotted key. Sections merge, and so do a choice's name and its options."""
     *parents, leaf = key.split(".")
     for parent in parents:
         inner = fields.get(parent, {})
@@ -58,10 +56,21 @@ def set_key(fields: dict[str, Any], key: str, value: Any) -> None:
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         value = nest(value)
     before = fields.get(leaf)
-    only_options = isinstance(before, Mapping) and "kind" not in before
-    if leaf in choice_names() and isinstance(value, str) and only_options:
-        value = {"kind": value, **before}
+    if isinstance(before, Mapping) and isinstance(value, Mapping) and key in sections():
+        value = nest(before, value)
+    elif isinstance(before, Mapping) and isinstance(value, str) and leaf in choice_names():
+        value = value if "kind" in before else {"kind": value, **before}
     fields[leaf] = value
+
+
+def sections() -> set[str]:
+    """The keys of an experiment that hold other keys and are not choices."""
+    annotations = {name: field.annotation for name, field in Experiment.model_fields.items()}
+    return {name for name, kind in annotations.items() if is_config(kind)} - Registry.all.keys()
+
+
+def is_config(annotation: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def choice_names() -> set[str]:
@@ -104,7 +113,7 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
             raise UsageError(
-                f"'{word}' is neither a key such as --model.width nor a configuration file before them"
+                f"'{word}' is neither a key such as --model.width nor a configuration file"
             )
         key, equals, text = word[2:].partition("=")
         key = key.replace("-", "_")
@@ -127,35 +136,60 @@ class Key(NamedTuple):
 
 
 def keys(chosen: Mapping[str, str] | None = None) -> Iterator[Key]:
-    """The configuration keys; of a choice, the options of the kind that is chosen."""
+    """The configuration keys; of a choice, the options of the kind that is chosen.
+
+    >>> [key.name for key in keys({"layout": "fitted"}) if key.name.startswith("layout")]
+    ['layout', 'layout.order', 'layout.extra_padding']
+    """
     yield from section_keys(Experiment, "", chosen or {})
 
 
-def section_keys(
-    config: type[BaseModel], prefix: str, chosen: Mapping[str, str]
-) -> Iterator[Key]:
+def chosen_kinds(fields: Mapping[str, Any]) -> dict[str, str]:
+    """The kinds that nested mappings choose, for `keys`.
+
+    >>> chosen_kinds({"task": "addition", "model": {"attention": {"kind": "local", "window": 3}}})
+    {'task': 'addition', 'model.attention': 'local'}
+    """
+    kinds = {}
+    for key, registry in Registry.all.items():
+        value: Any = fields
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        kind = value.get("kind") if isinstance(value, Mapping) else value
+        if kind is not None:
+            kinds[key] = registry.parse(kind).kind
+    return kinds
+
+
+def section_keys(config: type[BaseModel], prefix: str, chosen: Mapping[str, str]) -> Iterator[Key]:
     for name, field in config.model_fields.items():
         key, inner = prefix + name, field.annotation
         if key in Registry.all:
             registry = Registry.all[key]
-            yield Key(key, str(field.default), "one of " + ", ".join(registry))
             kind = chosen.get(key, str(field.default))
-            if kind in registry:
-                yield from option_keys(registry, key, kind)
-        elif isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield Key(key, kind, describe_choice(registry))
+            yield from option_keys(registry, key, kind)
+        elif is_config(inner):
             yield from section_keys(inner, f"{key}.", chosen)
         else:
             yield Key(key, as_json(field.default), field.description or "")
 
 
+def describe_choice(registry: Registry[Any]) -> str:
+    """The kinds of a choice, or where to find them if they are many."""
+    if len(registry) <= 4:
+        return f"one of {', '.join(registry)}"
+    return f"one of {len(registry)} (`lengthwise list {registry.key.rpartition('.')[2]}s`)"
+
+
 def option_keys(registry: Registry[Any], key: str, kind: str) -> Iterator[Key]:
     for option, field in registry.options_of(registry[kind]).model_fields.items():
-        yield Key(f"{key}.{option}", as_json(field.default), f"{kind}: {field.description}")
+        yield Key(f"{key}.{option}", as_json(field.default), field.description or "")
 
 
 def all_keys() -> Iterator[Key]:
     """Every key, with the options of every choice."""
-    yield from keys(dict.fromkeys(Registry.all, ""))
+    yield from keys()
     for key, registry in Registry.all.items():
         for kind in registry:
             yield from option_keys(registry, key, kind)

@@ -1,7 +1,7 @@
 """One plain loop: batch, loss, step; at intervals log, evaluate, checkpoint.
 
-Every batch, dropout mask and test set is a function of the seed and the step, and a checkpoint holds the
-rest. So a run that was killed and resumed ends with the same bits as one that never was.
+Every batch, dropout mask and test set is a function of the seed and the step, and a checkpoint
+holds the rest. So a run that was killed and resumed ends with the same bits as one that never was.
 """
 
 import math
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from lengthwise import fast
 from lengthwise.base import UsageError, generator
 from lengthwise.evaluation.accuracy import Accuracy, evaluate, measure_accuracy
-from lengthwise.problems.batch import Batch
+from lengthwise.problems.batch import TrainingBatch
 from lengthwise.problems.evaluation_set import evaluation_set
 from lengthwise.problems.training_set import Examples, TrainingSet
 from lengthwise.solver import Solver
@@ -175,7 +175,9 @@ def find_origin(experiment: Experiment) -> Run:
     return origin
 
 
-def batches(experiment: Experiment, solver: Solver, start: int) -> Iterator[tuple[Batch, int]]:
+def batches(
+    experiment: Experiment, solver: Solver, start: int
+) -> Iterator[tuple[TrainingBatch, int]]:
     """The batch of each step, and how often its layers are applied."""
     data = TrainingSet(experiment.task, experiment.data, experiment.seed)
     for step in range(start, experiment.steps):
@@ -201,9 +203,7 @@ def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def evaluate_during_training(
-    solver: Solver, experiment: Experiment, step: int
-) -> list[Accuracy]:
+def evaluate_during_training(solver: Solver, experiment: Experiment, step: int) -> list[Accuracy]:
     """Every step has test sets of its own."""
     config = experiment.evaluation
     return evaluate(

@@ -62,7 +62,7 @@ def keep_memory() -> None:
 
 
 def describe(device: str, declined: str | None = None) -> dict[str, Any]:
-    """Versions, commit and machine, to be kept with a run; `declined` is why PyTorch computes it."""
+    """Versions, commit and machine, to keep with a run; `declined` is why PyTorch computes it."""
     return {
         "lengthwise": version("lengthwise"),
         "commit": commit(),

@@ -53,9 +53,7 @@ class MuonChoice(Optimizer):
         named = [(name, parameter) for name, parameter in model.named_parameters()]
         matrices = [p for name, p in named if p.dim() == 2 and ".layers." in name]
         others = [p for name, p in named if not (p.dim() == 2 and ".layers." in name)]
-        return Muon(
-            matrices, others, self.rate_factor, self.momentum, betas, weight_decay
-        )
+        return Muon(matrices, others, self.rate_factor, self.momentum, betas, weight_decay)
 
 
 class Muon(torch.optim.Optimizer):
@@ -120,8 +118,8 @@ def moments(parameter: Tensor) -> dict[str, Tensor]:
 def orthogonalise(matrix: Tensor, iterations: int = 5) -> Tensor:
     """Nearly the orthogonal matrix nearest to this one: a quintic Newton–Schulz iteration.
 
-    The coefficients (Jordan et al., 2024) bring singular values to between 0.7 and 1.2, which is close
-    enough, in few iterations.
+    The coefficients (Jordan et al., 2024) bring singular values to between 0.7 and 1.2, which is
+    close enough, in few iterations.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     x = matrix.mT if matrix.shape[0] > matrix.shape[1] else matrix

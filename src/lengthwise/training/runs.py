@@ -81,7 +81,9 @@ class Run:
         self.weights = self.path / "model.safetensors"
 
     @classmethod
-    def create(cls, experiment: Experiment, root: Path | str = "runs", name: str | None = None) -> "Run":
+    def create(
+        cls, experiment: Experiment, root: Path | str = "runs", name: str | None = None
+    ) -> "Run":
         """The experiment's run: the existing one, or a new one."""
         if not isinstance(root, str | Path):
             raise UsageError(f"runs are in a directory, not in {root!r}")

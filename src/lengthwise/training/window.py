@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lengthwise.problems.batch import Batch
+from lengthwise.problems.batch import TrainingBatch
 
 
 class Window:
-    """Counts apart for unprimed and primed examples, on the device, so that no step waits for them."""
+    """Counts of unprimed and primed examples. They stay on the device, so that no step waits."""
 
     def __init__(self, n_out: int, device: torch.device):
         # A row for unprimed and one for primed examples: how many, all right, right at each symbol.
@@ -18,9 +18,7 @@ class Window:
         self.total_loss = torch.zeros(2, device=device)  # the sum of losses, and how many
 
     @torch.no_grad()
-    def add(self, loss: Tensor, logits: Tensor, batch: Batch) -> None:
-        assert batch.targets is not None
-        assert batch.primed is not None
+    def add(self, loss: Tensor, logits: Tensor, batch: TrainingBatch) -> None:
         right = (logits.argmax(-1) == batch.targets)[:, batch.answer_at]
         # A fitted layout can be narrower than its largest; the rest is padding, and right.
         missing = self.counts.shape[1] - 2 - right.shape[1]

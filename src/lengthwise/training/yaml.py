@@ -17,7 +17,9 @@ class Loader(yaml.SafeLoader):
         for key in keys:
             if isinstance(key, str) and keys.count(key) > 1:
                 line = node.start_mark.line + 1
-                raise UsageError(f"'{key}' is given twice in the mapping that starts in line {line}")
+                raise UsageError(
+                    f"'{key}' is given twice in the mapping that starts in line {line}"
+                )
         return super().construct_mapping(node, deep)
 
 

@@ -36,11 +36,11 @@ INLINE vector gelu_tanh(vector x, vector *slope) {
 #define FOR_ALL(formula)                                                                           \
     for (long i = 0; i < n; i += LANES) {                                                          \
         vector slope;                                                                              \
-        store_first(n - i, x + i, formula(load_first(n - i, x + i), &slope));                      \
+        store_first(n - i, y + i, formula(load_first(n - i, x + i), &slope));                      \
         if (slopes) store_first(n - i, slopes + i, slope);                                         \
     }
 
-void activate(int activation, long n, float *x, float *slopes) {
+void activate(int activation, long n, const float *x, float *y, float *slopes) {
     if (activation == 0) { FOR_ALL(relu) }
     if (activation == 1) { FOR_ALL(gelu) }
     if (activation == 2) { FOR_ALL(gelu_tanh) }

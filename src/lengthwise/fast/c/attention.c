@@ -4,6 +4,7 @@
        mixed[i] = sum over j of softmax(scores[i])[j] * v[j] */
 
 #include "layer.h"
+#include <math.h>
 
 /* Where a head e of (examples * heads) starts in x (examples, length, heads * head) */
 INLINE long head_offset(attention_shape s, long length, long e) {
@@ -23,14 +24,19 @@ static void scatter_add(attention_shape s, const float *x, long length, long pos
         for (long e = 0; e < width; e++) to[(b * length + position) * width + e] += x[b * width + e];
 }
 
-/* Softmax of rows of n numbers, padded; the padding becomes 0 */
-static void softmax_rows(long rows, long n, float *x) {
+/* Softmax of rows of scale * products + x, where x is n numbers, padded; the padding becomes 0 */
+static void softmax_rows(long rows, long n, float scale, const float *products, float *x) {
     long last = padded(n) - LANES;
     mask inside;
     for (long i = 0; i < LANES; i++) inside[i] = last + i < n ? -1 : 0;
-    for (; rows; rows--, x += padded(n)) {
-        vector highest = select(inside, load(x + last), broadcast(x[0])), total = {0};
-        for (long j = 0; j < last; j += LANES) highest = maximum(highest, load(x + j));
+    for (; rows; rows--, x += padded(n), products += padded(n)) {
+        vector highest = broadcast(-INFINITY), total = {0};
+        for (long j = 0; j < n; j += LANES) {
+            vector score = load(products + j) * scale + load(x + j);
+            if (j == last) score = select(inside, score, broadcast(-INFINITY));
+            store(x + j, score);
+            highest = maximum(highest, score);
+        }
         float top = maximum_of_lanes(highest);
         for (long j = 0; j < n; j += LANES) {
             vector y = power_of_two((load(x + j) - top) * LOG2_E);
@@ -64,7 +70,7 @@ typedef struct {
     float *panels, *position, *gradient, *scores;
 } attention_places;
 
-static attention_places lay_out(attention_shape s, arena *a) {
+static attention_places places(attention_shape s, arena *a) {
     long heads = s.examples * s.heads, longer = larger(s.queries, s.keys);
     long panels = larger(padded(longer) * s.head, padded(s.head) * larger(longer, heads));
     return (attention_places){
@@ -75,11 +81,7 @@ static attention_places lay_out(attention_shape s, arena *a) {
     };
 }
 
-long attention_room(attention_shape s) {
-    arena a = {0};
-    lay_out(s, &a);
-    return a.used;
-}
+void lay_out_attention(attention_shape s, arena *a) { places(s, a); }
 
 static const addend nothing = {NULL, 0};
 
@@ -110,18 +112,18 @@ static void score_by_key(attention_shape s, const float *k, const float *vectors
 }
 
 void attention(attention_shape s, const float *q, const float *k, const float *v,
-               const float *vectors, float *weights, float *mixed, float *room) {
+               const float *vectors, float *weights, float *mixed, arena room) {
     long width = s.heads * s.head, row = padded(s.keys);
-    attention_places at = lay_out(s, &(arena){room, 0});
+    attention_places at = places(s, &room);
     if (vectors) score_by_query(s, q, vectors, weights, at);
+    else memset(weights, 0, s.examples * s.heads * s.queries * row * sizeof(float));
     if (vectors && s.by_key) score_by_key(s, k, vectors, weights, at);
     for (long e = 0; e < s.examples * s.heads; e++) {
         float *w = weights + e * s.queries * row;
         pack_transposed(s.head, s.keys, k + head_offset(s, s.keys, e), width, at.panels);
-        for (long n = 0; n < row * s.head; n++) at.panels[n] *= s.scale;
         matmul(s.queries, row, s.head, q + head_offset(s, s.queries, e), width, 1, at.panels,
-               vectors ? (addend){w, row} : nothing, w, row);
-        softmax_rows(s.queries, s.keys, w);
+               nothing, at.scores, row);
+        softmax_rows(s.queries, s.keys, s.scale, at.scores, w);
         matmul_rows(s.queries, s.head, s.keys, w, row, 1, v + head_offset(s, s.keys, e), width,
                     at.panels, nothing, mixed + head_offset(s, s.queries, e), width);
     }
@@ -129,9 +131,9 @@ void attention(attention_shape s, const float *q, const float *k, const float *v
 
 void attention_backward(attention_shape s, const float *q, const float *k, const float *v,
                         const float *vectors, const float *weights, const float *dmixed,
-                        float *dscores, float *dq, float *dk, float *dv, float *room) {
+                        float *dscores, float *dq, float *dk, float *dv, arena room) {
     long heads = s.examples * s.heads, width = s.heads * s.head, row = padded(s.keys);
-    attention_places at = lay_out(s, &(arena){room, 0});
+    attention_places at = places(s, &room);
     for (long e = 0; e < heads; e++) {
         const float *w = weights + e * s.queries * row, *d = dmixed + head_offset(s, s.queries, e);
         float *ds = dscores + e * s.queries * row;
@@ -159,20 +161,20 @@ void attention_backward(attention_shape s, const float *q, const float *k, const
 }
 
 void add_vector_gradient_by_query(attention_shape s, long i, const float *q, const float *dscores,
-                                  float *dvectors, float *room) {
+                                  float *dvectors, arena room) {
     long row = padded(s.keys);
     float *d = dvectors + i * s.keys * s.head;
-    attention_places at = lay_out(s, &(arena){room, 0});
+    attention_places at = places(s, &room);
     gather(s, q, s.queries, i, at.position);
     matmul_rows(s.keys, s.head, s.examples * s.heads, dscores + i * row, 1, s.queries * row,
                 at.position, s.head, at.panels, (addend){d, s.head}, d, s.head);
 }
 
 void add_vector_gradient_by_key(attention_shape s, long j, const float *k, const float *dscores,
-                                float *dvectors, float *room) {
+                                float *dvectors, arena room) {
     long row = padded(s.keys);
     float *d = dvectors + j * s.head;
-    attention_places at = lay_out(s, &(arena){room, 0});
+    attention_places at = places(s, &room);
     gather(s, k, s.keys, j, at.position);
     matmul_rows(s.queries, s.head, s.examples * s.heads, dscores + j, row, s.queries * row,
                 at.position, s.head, at.panels, (addend){d, s.keys * s.head}, d, s.keys * s.head);

@@ -7,6 +7,7 @@
    of threads, which share the sums but never split one. */
 
 #include "layer.h"
+#include "threads.h"
 
 static void copy(float *to, const float *from, long n) { memcpy(to, from, n * sizeof(float)); }
 
@@ -17,7 +18,7 @@ static void copy_query_rows(const stack_shape *s, long examples, long queries, c
         copy(to + b * queries * s->width, x + b * s->length * s->width, queries * s->width);
 }
 
-attention_shape attention_of(const stack_shape *s, long examples, long queries) {
+static attention_shape attention_of(const stack_shape *s, long examples, long queries) {
     return (attention_shape){examples,  s->heads,           queries,
                              s->length, s->width / s->heads, s->scale,
                              s->by_key};
@@ -32,30 +33,28 @@ saved_layer lay_out_saved(const stack_shape *s, long examples, long queries, are
     at.weights = take(a, read * s->heads, padded(s->length));
     if (!s->training) return at;
     at.x = take(a, tokens, padded(width));
-    at.query_x = queries < s->length ? take(a, read, padded(width)) : at.x;
+    at.query_x = take(a, queries < s->length ? read : 0, padded(width));
     at.mixed = take(a, read, padded(width));
-    at.after_attention = take(a, read, padded(width));
-    at.inner = take(a, read, padded(s->inner));
-    at.slopes = take(a, read, s->inner);
+    at.widened = take(a, read, s->inner);
     at.attention_normed = take(a, read, width);
     at.attention_inverse_std = take(a, read, 1);
     at.feedforward_normed = take(a, read, width);
     at.feedforward_inverse_std = take(a, read, 1);
+    if (queries == s->length) at.query_x = at.x;
     return at;
 }
 
 /* What a group of examples needs on its way through a layer: rows of all its tokens, and of a block */
 typedef struct {
-    float *query_x, *mixed, *attention;
+    float *query_x, *mixed;
     float *added, *after, *inner, *normed, *inverse_std;
 } forward_places;
 
-static forward_places lay_out_forward(const stack_shape *s, long examples, arena *a) {
+static forward_places forward_layout(const stack_shape *s, long examples, arena *a) {
     long tokens = examples * s->length, width = s->width;
     return (forward_places){
         take(a, tokens, width),
         take(a, tokens, width),
-        take(a, attention_room(attention_of(s, examples, s->length)), 1),
         take(a, BLOCK, width),
         take(a, BLOCK, width),
         take(a, BLOCK, s->inner),
@@ -64,10 +63,9 @@ static forward_places lay_out_forward(const stack_shape *s, long examples, arena
     };
 }
 
-long layer_room(const stack_shape *s, long examples) {
-    arena a = {0};
-    lay_out_forward(s, examples, &a);
-    return a.used;
+void lay_out_layer(const stack_shape *s, long examples, arena *a) {
+    forward_layout(s, examples, a);
+    lay_out_attention(attention_of(s, examples, s->length), a);
 }
 
 /* y (m, n) = x (m, k) * packed + bias */
@@ -78,10 +76,10 @@ static void linear(long m, long n, long k, const float *x, const float *packed, 
 
 void layer_forward(const stack_shape *s, group g, long queries, const layer_parameters *p,
                    const packed_layer *w, const float *vectors, const float *x, saved_layer at,
-                   float *room, float *y) {
+                   arena room, float *y) {
     long width = s->width, inner = s->inner, tokens = g.count * s->length, read = g.count * queries;
     long all_read = s->examples * queries, start = g.start * queries;
-    forward_places own = lay_out_forward(s, g.count, &(arena){room, 0});
+    forward_places own = forward_layout(s, g.count, &room);
     const float *query_x = x;
     if (queries < s->length) {
         copy_query_rows(s, g.count, queries, x, own.query_x);
@@ -99,13 +97,13 @@ void layer_forward(const stack_shape *s, group g, long queries, const layer_para
     linear(tokens, width, width, x, w->key, p->key_bias, at.k);
     linear(tokens, width, width, x, w->value, p->value_bias, at.v);
     attention(attention_of(s, g.count, queries), at.q, at.k, at.v, vectors, at.weights, own.mixed,
-              own.attention);
+              room);
     for (long i = 0; i < read; i += BLOCK) {
         long rows = smaller(read - i, BLOCK), n = i * width, row = start + i;
-        float *slopes = NULL, *normed[2] = {own.normed, own.normed};
+        float *widened = own.inner, *normed[2] = {own.normed, own.normed};
         float *inverse_std[2] = {own.inverse_std, own.inverse_std};
         if (s->training) {
-            slopes = at.slopes + row * inner;
+            widened = at.widened + row * inner;
             normed[0] = at.attention_normed + row * width;
             normed[1] = at.feedforward_normed + row * width;
             inverse_std[0] = at.attention_inverse_std + row;
@@ -114,16 +112,12 @@ void layer_forward(const stack_shape *s, group g, long queries, const layer_para
         linear(rows, width, width, own.mixed + n, w->output, p->output_bias, own.added);
         layer_norm(rows, width, s->norm_epsilon, own.added, query_x + n, p->attention_norm,
                    p->attention_norm_bias, own.after, normed[0], inverse_std[0]);
-        linear(rows, inner, width, own.after, w->widen, p->widen_bias, own.inner);
-        activate(s->activation, rows * inner, own.inner, slopes);
+        linear(rows, inner, width, own.after, w->widen, p->widen_bias, widened);
+        activate(s->activation, rows * inner, widened, own.inner, NULL);
         linear(rows, width, inner, own.inner, w->narrow, p->narrow_bias, own.added);
         layer_norm(rows, width, s->norm_epsilon, own.added, own.after, p->feedforward_norm,
                    p->feedforward_norm_bias, y + n, normed[1], inverse_std[1]);
-        if (s->training) {
-            pack_rows(row, rows, all_read, width, own.mixed + n, width, at.mixed);
-            pack_rows(row, rows, all_read, width, own.after, width, at.after_attention);
-            pack_rows(row, rows, all_read, inner, own.inner, inner, at.inner);
-        }
+        if (s->training) pack_rows(row, rows, all_read, width, own.mixed + n, width, at.mixed);
     }
 }
 
@@ -136,17 +130,19 @@ layer_sums lay_out_sums(const stack_shape *s, arena *a) {
         take(a, tokens, padded(width)),
         take(a, tokens, padded(s->inner)),
         take(a, tokens, padded(width)),
+        take(a, tokens, padded(width)),
+        take(a, tokens, padded(s->inner)),
         take(a, tokens, width),
         take(a, tokens * s->heads, padded(s->length)),
     };
 }
 
 typedef struct {
-    float *dq, *dk, *dv, *dmixed, *dquery_x, *attention;
-    float *dnarrow, *dinner;
+    float *dq, *dk, *dv, *dmixed, *dquery_x;
+    float *after, *inner, *slopes, *dnarrow, *dinner;
 } backward_places;
 
-static backward_places lay_out_backward(const stack_shape *s, long examples, arena *a) {
+static backward_places backward_layout(const stack_shape *s, long examples, arena *a) {
     long tokens = examples * s->length, width = s->width;
     return (backward_places){
         take(a, tokens, width),
@@ -154,41 +150,45 @@ static backward_places lay_out_backward(const stack_shape *s, long examples, are
         take(a, tokens, width),
         take(a, tokens, width),
         take(a, tokens, width),
-        take(a, attention_room(attention_of(s, examples, s->length)), 1),
+        take(a, BLOCK, width),
+        take(a, BLOCK, s->inner),
+        take(a, BLOCK, s->inner),
         take(a, BLOCK, width),
         take(a, BLOCK, s->inner),
     };
 }
 
-long layer_backward_room(const stack_shape *s, long examples) {
-    arena a = {0};
-    lay_out_backward(s, examples, &a);
-    return a.used;
+void lay_out_layer_backward(const stack_shape *s, long examples, arena *a) {
+    backward_layout(s, examples, a);
+    lay_out_attention(attention_of(s, examples, s->length), a);
 }
 
 void layer_backward(const stack_shape *s, group g, long queries, const layer_parameters *p,
                     const packed_layer *w, const float *vectors, const saved_layer *at,
-                    const float *dy, layer_sums sums, float *room, float *dx) {
+                    const float *dy, layer_sums sums, arena room, float *dx) {
     long width = s->width, inner = s->inner, tokens = g.count * s->length, read = g.count * queries;
     long all_read = s->examples * queries, all_tokens = s->examples * s->length;
     long start = g.start * queries, token_start = g.start * s->length;
-    backward_places own = lay_out_backward(s, g.count, &(arena){room, 0});
+    backward_places own = backward_layout(s, g.count, &room);
     float *dquery_x = queries < s->length ? own.dquery_x : dx;
     for (long i = 0; i < read; i += BLOCK) {
         long rows = smaller(read - i, BLOCK), n = i * width, row = start + i;
-        const float *slopes = at->slopes + row * inner;
+        const float *normed = at->attention_normed + row * width;
         float *dafter = sums.dafter_attention + row * width;
         layer_norm_backward(rows, width, at->feedforward_normed + row * width,
                             at->feedforward_inverse_std + row, p->feedforward_norm, dy + n,
                             own.dnarrow);
         linear(rows, inner, width, own.dnarrow, w->narrow, NULL, own.dinner);
-        for (long e = 0; e < rows * inner; e++) own.dinner[e] *= slopes[e];
+        activate(s->activation, rows * inner, at->widened + row * inner, own.inner, own.slopes);
+        for (long e = 0; e < rows * inner; e++) own.dinner[e] *= own.slopes[e];
         matmul(rows, width, inner, own.dinner, inner, 1, w->widen, (addend){own.dnarrow, width},
                dafter, width);
-        layer_norm_backward(rows, width, at->attention_normed + row * width,
-                            at->attention_inverse_std + row, p->attention_norm, dafter,
-                            dquery_x + n);
+        layer_norm_backward(rows, width, normed, at->attention_inverse_std + row,
+                            p->attention_norm, dafter, dquery_x + n);
+        scale_and_shift(rows, width, normed, p->attention_norm, p->attention_norm_bias, own.after);
         linear(rows, width, width, dquery_x + n, w->output, NULL, own.dmixed + n);
+        pack_rows(row, rows, all_read, inner, own.inner, inner, sums.inner);
+        pack_rows(row, rows, all_read, width, own.after, width, sums.after_attention);
         pack_rows(row, rows, all_read, width, own.dnarrow, width, sums.dnarrow);
         pack_rows(row, rows, all_read, inner, own.dinner, inner, sums.dwiden);
         pack_rows(row, rows, all_read, width, dquery_x + n, width, sums.doutput);
@@ -197,7 +197,7 @@ void layer_backward(const stack_shape *s, group g, long queries, const layer_par
                        at->k + token_start * width, at->v + token_start * width, vectors,
                        at->weights + start * s->heads * padded(s->length), own.dmixed,
                        sums.dscores + start * s->heads * padded(s->length), own.dq, own.dk, own.dv,
-                       own.attention);
+                       room);
     pack_rows(start, read, all_read, width, own.dq, width, sums.dq);
     pack_rows(token_start, tokens, all_tokens, width, own.dk, width, sums.dk);
     pack_rows(token_start, tokens, all_tokens, width, own.dv, width, sums.dv);
@@ -212,8 +212,8 @@ void layer_backward(const stack_shape *s, group g, long queries, const layer_par
     matmul(tokens, width, width, own.dv, width, 1, w->value, (addend){dx, width}, dx, width);
 }
 
-long layer_gradient_room(const stack_shape *s) {
-    return attention_room(attention_of(s, s->examples, s->length));
+void lay_out_layer_gradients(const stack_shape *s, arena *a) {
+    lay_out_attention(attention_of(s, s->examples, s->length), a);
 }
 
 /* By the threads of a parallel region, a few rows of dweight (n, k) each; they needn't wait */
@@ -228,27 +228,21 @@ static void share_weight_gradient(long m, long n, long k, const float *dy, const
 static void share_norm_gradient(long m, long n, const float *normed, const float *dy,
                                 float *dweight, float *dbias) {
 #pragma omp for schedule(dynamic) nowait
-    for (long i = 0; i < n; i += PANEL)
-        add_norm_gradient(i, smaller(n - i, PANEL), m, n, normed, dy, dweight, dbias);
+    for (long i = 0; i < n; i += NORM_COLUMNS)
+        add_norm_gradient(i, smaller(n - i, NORM_COLUMNS), m, n, normed, dy, dweight, dbias);
 }
 
-#ifdef _OPENMP
-#include <omp.h>
-#else
-static int omp_get_thread_num(void) { return 0; }
-#endif
-
 void add_layer_gradients(const stack_shape *s, long queries, const saved_layer *at, const float *dy,
-                         layer_sums sums, float *room, float *dvectors, const layer_parameters *d) {
+                         layer_sums sums, arena room, float *dvectors, const layer_parameters *d) {
     long width = s->width, inner = s->inner;
     long read = s->examples * queries, tokens = s->examples * s->length;
     attention_shape a = attention_of(s, s->examples, queries);
 #pragma omp parallel num_threads(s->threads)
     {
-        float *own = room + omp_get_thread_num() * layer_gradient_room(s);
-        share_weight_gradient(read, width, inner, sums.dnarrow, at->inner, d->narrow,
+        arena own = of_thread(room, lay_out_layer_gradients, s);
+        share_weight_gradient(read, width, inner, sums.dnarrow, sums.inner, d->narrow,
                               d->narrow_bias);
-        share_weight_gradient(read, inner, width, sums.dwiden, at->after_attention, d->widen,
+        share_weight_gradient(read, inner, width, sums.dwiden, sums.after_attention, d->widen,
                               d->widen_bias);
         share_weight_gradient(read, width, width, sums.doutput, at->mixed, d->output,
                               d->output_bias);

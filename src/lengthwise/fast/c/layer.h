@@ -38,8 +38,8 @@ typedef struct {
     long start, count;
 } group;
 
-/* activations.c: n numbers, in place; slopes are written if they aren't NULL */
-void activate(int activation, long n, float *x, float *slopes);
+/* activations.c: y from n numbers x, which it may be, and slopes unless they are NULL */
+void activate(int activation, long n, const float *x, float *y, float *slopes);
 
 /* norms.c: y (m, n) is the layer norm of x + residual. What is normed, before weight and bias, and
    1 / standard deviation are kept for the gradient. */
@@ -47,7 +47,11 @@ void layer_norm(long m, long n, float epsilon, const float *x, const float *resi
                 const float *weight, const float *bias, float *y, float *normed, float *inverse_std);
 void layer_norm_backward(long m, long n, const float *normed, const float *inverse_std,
                          const float *weight, const float *dy, float *dx);
-/* Adds the gradients of weight and bias, of some columns of (m, n) */
+/* y from what is normed, by the same formula */
+void scale_and_shift(long m, long n, const float *normed, const float *weight, const float *bias,
+                     float *y);
+/* Adds the gradients of weight and bias, of at most NORM_COLUMNS columns of (m, n) */
+#define NORM_COLUMNS 128
 void add_norm_gradient(long start, long columns, long m, long n, const float *normed,
                        const float *dy, float *dweight, float *dbias);
 
@@ -59,47 +63,50 @@ typedef struct {
     float scale;
     int by_key;
 } attention_shape;
-long attention_room(attention_shape s);
+void lay_out_attention(attention_shape s, arena *a);
 void attention(attention_shape s, const float *q, const float *k, const float *v,
-               const float *vectors, float *weights, float *mixed, float *room);
+               const float *vectors, float *weights, float *mixed, arena room);
 void attention_backward(attention_shape s, const float *q, const float *k, const float *v,
                         const float *vectors, const float *weights, const float *dmixed,
-                        float *dscores, float *dq, float *dk, float *dv, float *room);
+                        float *dscores, float *dq, float *dk, float *dv, arena room);
 /* Of all examples: add the gradients of vectors (i, :) and of vectors (:, j) */
 void add_vector_gradient_by_query(attention_shape s, long i, const float *q, const float *dscores,
-                                  float *dvectors, float *room);
+                                  float *dvectors, arena room);
 void add_vector_gradient_by_key(attention_shape s, long j, const float *k, const float *dscores,
-                                float *dvectors, float *room);
+                                float *dvectors, arena room);
 
-/* layer.c: what a layer saves for its gradient, of all examples. x, its rows with queries, mixed,
-   after_attention and inner are in panels. Without training, of one group and the first line only. */
+/* layer.c: what a layer saves for its gradient, of all examples. x, its rows with queries and mixed
+   are in panels; widened is before the activation. Without training, of one group and the first line
+   only. */
 typedef struct {
     float *q, *k, *v, *weights;
-    float *x, *query_x, *mixed, *after_attention, *inner, *slopes;
+    float *x, *query_x, *mixed, *widened;
     float *attention_normed, *attention_inverse_std, *feedforward_normed, *feedforward_inverse_std;
 } saved_layer;
 saved_layer lay_out_saved(const stack_shape *s, long examples, long queries, arena *a);
 
-/* What a layer's backward pass hands on from examples to sums over all of them. The first line is
-   in panels. */
+/* What a layer's backward pass hands on from examples to sums over all of them: gradients of what
+   linear maps put out, and inputs that were cheaper to compute again than to save, in panels */
 typedef struct {
     float *dq, *dk, *dv, *doutput, *dwiden, *dnarrow;
+    float *after_attention, *inner;
     float *dafter_attention, *dscores;
 } layer_sums;
 layer_sums lay_out_sums(const stack_shape *s, arena *a);
 
-attention_shape attention_of(const stack_shape *s, long examples, long queries);
-long layer_room(const stack_shape *s, long examples);
+/* `room` is what a function uses in passing; its layout is the function before it */
+void lay_out_layer(const stack_shape *s, long examples, arena *a);
 void layer_forward(const stack_shape *s, group g, long queries, const layer_parameters *p,
                    const packed_layer *w, const float *vectors, const float *x, saved_layer at,
-                   float *room, float *y);
-long layer_backward_room(const stack_shape *s, long examples);
+                   arena room, float *y);
+void lay_out_layer_backward(const stack_shape *s, long examples, arena *a);
 void layer_backward(const stack_shape *s, group g, long queries, const layer_parameters *p,
                     const packed_layer *w, const float *vectors, const saved_layer *at,
-                    const float *dy, layer_sums sums, float *room, float *dx);
-/* By all threads: adds the gradients of parameters, and of vectors unless dvectors is NULL */
-long layer_gradient_room(const stack_shape *s);
+                    const float *dy, layer_sums sums, arena room, float *dx);
+/* By all threads, with room for each: adds the gradients of parameters, and of vectors unless
+   dvectors is NULL */
+void lay_out_layer_gradients(const stack_shape *s, arena *a);
 void add_layer_gradients(const stack_shape *s, long queries, const saved_layer *at, const float *dy,
-                         layer_sums sums, float *room, float *dvectors, const layer_parameters *d);
+                         layer_sums sums, arena room, float *dvectors, const layer_parameters *d);
 
 #endif

@@ -1,8 +1,8 @@
-/* Memory that the caller owns, given out from its start.
+/* Memory that the caller owns, in pieces.
 
-   No function here allocates. A layout is a function that takes what it needs from an arena: called
-   on an arena without memory, it only counts. So the caller learns the size, allocates it once,
-   and an allocation that fails is an exception in Python. */
+   Nothing here allocates. A layout is a function that takes pieces from an arena, one after the
+   other. It is called twice: by `stack_pieces` on an arena that notes their sizes, and on one with
+   the pieces that the caller has allocated. So an allocation that fails is an exception in Python. */
 
 #ifndef LENGTHWISE_MEMORY_H
 #define LENGTHWISE_MEMORY_H
@@ -11,21 +11,16 @@
 #include <stddef.h>
 
 typedef struct {
-    float *start; /* or NULL, to count only */
-    long used;    /* floats; LONG_MAX if they are too many to count */
+    float *const *pieces; /* NULL while there is no memory yet */
+    long *sizes;          /* where to note them, in floats, or NULL */
+    long next;
 } arena;
 
-/* rows * columns floats that start on a cache line */
+/* The next piece: rows * columns floats */
 static inline float *take(arena *a, long rows, long columns) {
-    long size, used;
-    if (__builtin_mul_overflow(rows, columns, &size) || __builtin_add_overflow(size, 15, &size) ||
-        __builtin_add_overflow(a->used, size / 16 * 16, &used)) {
-        a->used = LONG_MAX;
-        return NULL;
-    }
-    float *from = a->start ? a->start + a->used : NULL;
-    a->used = used;
-    return from;
+    long size, piece = a->next++;
+    if (a->sizes) a->sizes[piece] = __builtin_mul_overflow(rows, columns, &size) ? LONG_MAX : size;
+    return a->pieces ? a->pieces[piece] : NULL;
 }
 
 #endif

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #define ROWS_TOGETHER 64 /* summed on their own, which bounds rounding errors */
-#define COLUMNS_TOGETHER 256
 
 void layer_norm(long m, long n, float epsilon, const float *x, const float *residual,
                 const float *weight, const float *bias, float *y, float *normed,
@@ -41,6 +40,12 @@ void layer_norm(long m, long n, float epsilon, const float *x, const float *resi
     }
 }
 
+void scale_and_shift(long m, long n, const float *normed, const float *weight, const float *bias,
+                     float *y) {
+    for (long i = 0; i < m; i++, normed += n, y += n)
+        for (long j = 0; j < n; j++) y[j] = normed[j] * weight[j] + bias[j];
+}
+
 void layer_norm_backward(long m, long n, const float *normed, const float *inverse_std,
                          const float *weight, const float *dy, float *dx) {
     for (long i = 0; i < m; i++, normed += n, dy += n, dx += n) {
@@ -65,16 +70,14 @@ void layer_norm_backward(long m, long n, const float *normed, const float *inver
 
 void add_norm_gradient(long start, long columns, long m, long n, const float *normed,
                        const float *dy, float *dweight, float *dbias) {
-    for (long j = start; j < start + columns; j += COLUMNS_TOGETHER) {
-        long some = smaller(start + columns - j, COLUMNS_TOGETHER);
-        float *restrict to = dweight + j, *restrict to_bias = dbias + j;
-        for (long first = 0; first < m; first += ROWS_TOGETHER) {
-            float weight[COLUMNS_TOGETHER] = {0}, bias[COLUMNS_TOGETHER] = {0};
-            for (long i = first; i < smaller(m, first + ROWS_TOGETHER); i++) {
-                const float *restrict a = normed + i * n + j, *restrict b = dy + i * n + j;
-                for (long c = 0; c < some; c++) weight[c] += a[c] * b[c], bias[c] += b[c];
-            }
-            for (long c = 0; c < some; c++) to[c] += weight[c], to_bias[c] += bias[c];
+    float weight[NORM_COLUMNS], bias[NORM_COLUMNS];
+    for (long first = 0; first < m; first += ROWS_TOGETHER) {
+        memset(weight, 0, sizeof(weight)), memset(bias, 0, sizeof(bias));
+        for (long i = first; i < smaller(m, first + ROWS_TOGETHER); i++) {
+            const float *a = normed + i * n + start, *b = dy + i * n + start;
+            for (long c = 0; c < columns; c++) weight[c] += a[c] * b[c], bias[c] += b[c];
         }
+        for (long c = 0; c < columns; c++)
+            dweight[start + c] += weight[c], dbias[start + c] += bias[c];
     }
 }

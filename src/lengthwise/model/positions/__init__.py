@@ -1,7 +1,7 @@
-"""Position embeddings: each is one class behind three hooks, over a chosen coordinate of the tokens."""
+"""Position embeddings: each is one class behind three hooks, over a coordinate of the tokens."""
 
 from lengthwise.base import import_modules
-from lengthwise.model.positions.absolute import Absolute, Abacus, Coupled, NoPosition
+from lengthwise.model.positions.absolute import Abacus, Absolute, Coupled, NoPosition
 from lengthwise.model.positions.bias import Alibi, Fire, RelativeBias, T5Bias
 from lengthwise.model.positions.position import (
     POSITIONS,

@@ -35,8 +35,8 @@ class Absolute(OverCoordinate):
 class Coupled(Position):
     """Position coupling (Cho et al., 2024): digits of one significance share a learned vector.
 
-    In training one random offset a batch shifts all positions, so that the vectors of long numbers are
-    trained too.
+    In training one random offset a batch shifts all positions, so that the vectors of long numbers
+    are trained too.
     """
 
     class Options(Position.Options):

@@ -23,7 +23,9 @@ class RelativeBias(OverDistance):
 
     class Options(OverDistance.Options):
         strength: float = Field(
-            1.0, gt=0, description="factor of the numbers; a large one lets heads specialise at once"
+            1.0,
+            gt=0,
+            description="factor of the numbers; a large one lets heads specialise at once",
         )
 
     options: Options
@@ -38,7 +40,7 @@ class RelativeBias(OverDistance):
 
 @POSITIONS.register("t5-bias")
 class T5Bias(OverCoordinate):
-    """A learned number a head for each bucket of distances of growing size (Raffel et al., 2020)."""
+    """A learned number a head for each bucket of distances (Raffel et al., 2020)."""
 
     class Options(OverCoordinate.Options):
         buckets: int = Field(32, ge=4, multiple_of=2, description="half for each direction")
@@ -81,7 +83,7 @@ class Alibi(OverCoordinate):
         return move_heads_first(-distance[..., None] * self.slopes().to(q))
 
     def slopes(self) -> Tensor:
-        """Geometric from 2^(−8/h) to 2^−8; for h between powers of two, some of the next power's."""
+        """Geometric from 2^(−8/h) to 2^−8; between powers of two, with some of the next power's."""
         heads = self.shape.heads
         power = 2 ** math.floor(math.log2(heads))
         steps = torch.arange(1, power + 1) / power

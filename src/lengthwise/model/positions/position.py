@@ -1,7 +1,7 @@
 """The interface of position embeddings: three hooks that the encoder calls, each optional.
 
-`embed` changes the input embeddings, `rotate` changes queries and keys, `scores` adds to the attention
-scores. Axis names: b batch, h heads, i queries, j keys, d width of a head.
+`embed` changes the input embeddings, `rotate` changes queries and keys, `scores` adds to the
+attention scores. Axis names: b batch, h heads, i queries, j keys, d width of a head.
 """
 
 from dataclasses import dataclass

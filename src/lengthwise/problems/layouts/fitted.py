@@ -11,8 +11,8 @@ from lengthwise.problems.layouts.layout import LAYOUTS, Layout, WrittenField
 class FittedLayout(Layout):
     """As wide as the longest problem of a batch, so that any length fits.
 
-    The first operand's field is as wide as the answer, which is read there: digit i of the answer at
-    digit i of the first operand.
+    The first operand's field is as wide as the answer, which is read there: digit i of the answer
+    at digit i of the first operand.
     """
 
     class Options(Layout.Options):

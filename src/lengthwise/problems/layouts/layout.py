@@ -1,7 +1,7 @@
 """What layouts share: a problem is a row of fields, padded to their widths, with operators between.
 
-Every token has coordinates: its index, its significance (power of ten), its place in its number, its
-operand. A position embedding works over one of them.
+Every token has coordinates: its index, its significance (power of ten), its place in its number,
+its operand. A position embedding works over one of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ class Layout:
     """
 
     class Options(Choice):
-        """The options of a layout, as in `layout: {kind: paper, order: least-significant-first}`."""
+        """The options of a layout, as in `layout: {kind: fitted, extra_padding: 3}`."""
 
         order: Literal["most-significant-first", "least-significant-first"] = Field(
             "most-significant-first", description="which digit of a number is written first"
@@ -80,8 +80,10 @@ class Layout:
         self.least_first = options.order == "least-significant-first"
         # An operand whose length does not grow with the problem is shared by all of its digits.
         self.shared = np.equal(task.operand_digits(1), task.operand_digits(2))
-        self.n_operands = len(self.operand_digits)  # that a position embedding tells apart
+        self.n_operands = len(self.operand_digits)
         self.fields = self.arrange()
+        # A blank field is one more operand that position embeddings tell apart.
+        self.n_operands = 1 + max(field.operand for field in self.fields)
         self.length = sum(field.width for field in self.fields) + len(self.fields) - 1
         self.n_out = self.answer_width()
         self.n_supervised = self.n_out  # positions with a target in training
@@ -222,4 +224,4 @@ class Layout:
 
 
 LAYOUTS: Registry[Layout] = Registry("layout", "layout")
-AnyLayout = Annotated[SerializeAsAny[Layout.Options], BeforeValidator(LAYOUTS.parse)]
+AnyLayout = Annotated[SerializeAsAny[Choice], BeforeValidator(LAYOUTS.parse)]

@@ -23,7 +23,7 @@ SUM = 2  # the operand number of the partial sums
 
 @LAYOUTS.register("long-multiplication")
 class LongMultiplicationLayout(Layout):
-    """Two rows for each digit of the second operand, both written from that digit's power of ten on.
+    """Two rows for each digit of the second operand, each written from that digit's power on.
 
     One row holds the first operand and is trained to become the partial product. The other is blank
     and is trained to become the sum of all partial products so far. Any length fits.
@@ -51,7 +51,7 @@ class LongMultiplicationLayout(Layout):
         self.shared = np.array([False, True])
         self.n_operands = 4  # with sums and, seen from a row, other rows of its kind
         first, second = self.operand_digits
-        # The lowest digit of each sum is final: the answer is all of those and the rest of the last.
+        # The lowest digit of each sum is final: the answer is those and the rest of the last sum.
         lowest = np.arange(second) * (first + 2)
         self.n_supervised = 2 * second * (first + 2)
         self.answer_at = np.append(lowest, lowest[-1] + 1 + np.arange(first))

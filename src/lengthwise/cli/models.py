@@ -1,0 +1,31 @@
+"""How commands find the models that they are given."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lengthwise.solver import Solver
+
+
+def find_path(chosen: argparse.Namespace) -> Path | str:
+    """The run or model that a command names; a run may be named without its directory."""
+    from lengthwise.base import UsageError
+
+    if not chosen.run.strip():
+        raise UsageError("a run is missing; `lengthwise runs` lists the runs")
+    given, inside = Path(chosen.run), Path(chosen.runs) / chosen.run
+    if not given.exists() and Path(chosen.runs) in given.parents:  # so it is not on the Hub either
+        raise UsageError(f"there is no run at {given}; `lengthwise runs` lists the runs")
+    return inside if not given.exists() and inside.exists() else chosen.run
+
+
+def load_model(chosen: argparse.Namespace) -> "Solver":
+    """The model that a command names, on its device, for the products that it is asked."""
+    from lengthwise.training import api, machine
+
+    device = getattr(chosen, "device", "cpu")
+    machine.prepare(device, getattr(chosen, "threads", 1))
+    solver = api.load(find_path(chosen), device)
+    second = getattr(chosen, "second_digits", None)
+    return solver if second is None else solver.with_second_digits(second)

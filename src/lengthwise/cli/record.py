@@ -1,0 +1,48 @@
+"""`lengthwise record`: trains and tests a length record."""
+
+import argparse
+from pathlib import Path
+
+from lengthwise.cli import arguments
+from lengthwise.cli.command import Command, Parser, command
+from lengthwise.cli.output import print_json
+
+
+@command
+class Record(Command):
+    """Train and test a length record: from five digits to thousands."""
+
+    name = "record"
+    example = "lengthwise record addition --seeds 3"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.add_argument("name", metavar="NAME", help="a record (`lengthwise list records`)")
+        parser.add_argument(
+            "--seeds",
+            type=arguments.positive,
+            help="number of seeds, from --seed on (default: 3, or 1 with --seed)",
+        )
+        parser.add_argument("--seed", type=arguments.natural, help="the first seed (default: 0)")
+        arguments.add_jobs(parser)
+        arguments.add_runs(parser)
+        arguments.add_results(parser)
+        arguments.add_json(parser)
+
+    def run(self, chosen: argparse.Namespace) -> None:
+        from lengthwise.frontier.make import make_record
+        from lengthwise.frontier.page import page
+        from lengthwise.training.display import Display
+
+        first = chosen.seed or 0
+        seeds = range(first, first + (chosen.seeds or (3 if chosen.seed is None else 1)))
+        root, results = Path(chosen.runs), Path(chosen.results)
+        with Display() as display:
+            contents = make_record(chosen.name, seeds, chosen.jobs, root, results, display)
+        if chosen.json:
+            print_json(contents)
+            return
+        print("\n".join(page(contents)))
+        print(f"wrote {results / 'records' / chosen.name}.md, .json and .png; the trained runs:")
+        runs = [run for trial in contents["trials"].values() for run in trial["runs"]]
+        for run in dict.fromkeys(runs):
+            print(f"  {root / run}")

@@ -1,0 +1,261 @@
+"""Makes a length record: trains its models, measures them, and writes the results."""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+from lengthwise.arithmetic.digits import carries, longest_run
+from lengthwise.arithmetic.tasks import Addition
+from lengthwise.base import UsageError
+from lengthwise.base.extensions import import_files
+from lengthwise.evaluation.accuracy import evaluate
+from lengthwise.evaluation.stress import CASES, stress
+from lengthwise.frontier.page import draw, page
+from lengthwise.frontier.records import Trial, find_record
+from lengthwise.model.depth import UntilStable
+from lengthwise.problems.training_set import TrainingSet
+from lengthwise.solver import Solver
+from lengthwise.sweep import run_all
+from lengthwise.training import keys, machine
+from lengthwise.training.display import Display
+from lengthwise.training.experiment import Experiment
+from lengthwise.training.files import read_json, write_atomically, write_json, writing
+from lengthwise.training.runs import Run
+
+OCCASION = 2**31  # of the test sets; no training step has it
+MOST_FAILURES = 3  # kept of each stress case
+STRESS_PARTS = ("stress", "stress, fewest iterations")
+Json = dict[str, Any]
+
+
+def make_record(
+    name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, display: Display
+) -> Json:
+    """Train and test a record's models, and write results/records/NAME.json, .md and .png.
+
+    Runs and their measurements are kept, so this can be stopped at any time and started again.
+    Returns the contents of the JSON file.
+    """
+    chosen, folder = find_record(name), results / "records"
+    with writing(folder):  # before hours of training
+        folder.mkdir(parents=True, exist_ok=True)
+    runs = {
+        (label, seed): Run.create(keys.load(None, {**trial.setting, "seed": seed}), root)
+        for label, trial in chosen.trials.items()
+        for seed in seeds
+    }
+    train_all(runs, jobs, display)
+    trials: dict[str, Json] = {}
+    descriptions: dict[Path, dict[str, str]] = {}  # by run: trials may share models
+    # A process for each measurement of a model, so that its peak memory is its own.
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, end_with_parent, max_tasks_per_child=1) as pool:
+        for label, trial in chosen.trials.items():
+            own = [runs[label, seed] for seed in seeds]
+            results_by_seed = list(pool.map(partial(measure, trial), [run.path for run in own]))
+            if (path := own[0].path) not in descriptions:
+                descriptions[path] = describe_training(own[0].experiment)
+            trials[label] = summarise_trial(trial, own, results_by_seed, descriptions[path])
+    contents = {"record": name, "title": chosen.title, "trials": trials}
+    write_json(folder / f"{name}.json", contents)
+    write_atomically(folder / f"{name}.md", "\n".join(page(contents)).encode())
+    draw(contents, folder / f"{name}.png")
+    return contents
+
+
+def train_all(runs: dict[tuple[str, int], Run], jobs: int, display: Display) -> None:
+    """Train the runs of each trial and seed; trials may share a run."""
+    distinct = {run.path.name: run for run in runs.values()}
+    display.labels = {
+        run.path.name: f"{label}, seed {seed}" for (label, seed), run in reversed(runs.items())
+    }
+    for run, failure in run_all(list(distinct.values()), jobs, display):
+        if failure:
+            raise UsageError(f"{run.path} failed: {failure}")
+
+
+def end_with_parent() -> None:
+    """End this process when its parent is killed."""
+
+    def watch() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
+def load(trial: Trial, run: Run) -> Solver:
+    """A run's model, for the problems of a trial."""
+    solver = run.load()
+    second = trial.second_digits
+    return solver if second == "as trained" else solver.with_second_digits(second)
+
+
+def measure(trial: Trial, run_path: Path) -> dict[str, dict[int, Any]]:
+    """Accuracy by length and the stress suite, of one model; results are kept beside the run.
+
+    Where layers are applied until the answer is stable, the stress suite is repeated with the
+    fewest iterations of training.
+    """
+    import_files()
+    machine.prepare("cpu", threads=1)
+    run = Run(run_path)
+    solver, path = load(trial, run), run.path / "record.json"
+    found: Json = read_json(path) if path.exists() else {}
+    if found.get("identity") != run.identity:
+        found = {"identity": run.identity}
+    results: dict[str, dict[int, Any]] = {}
+    for part, length, name, compute in measurements(trial, run.experiment, solver):
+        if name not in found:
+            print(f"seed {run.experiment.seed}, {name}", file=sys.stderr, flush=True)
+            found[name] = compute()
+            write_json(path, found)
+        results.setdefault(part, {})[length] = found[name]
+    return results
+
+
+def measurements(
+    trial: Trial, experiment: Experiment, solver: Solver
+) -> Iterator[tuple[str, int, str, Callable[[], Any]]]:
+    """A trial's measurements: part, length, name in record.json, and the function that makes it."""
+    seed = experiment.seed
+    second = "" if trial.second_digits == "as trained" else f" by {trial.second_digits}"
+    cases = sum(case.applies(solver.task) for case in CASES.values())  # later versions may add some
+
+    for length, count in trial.tests.items():
+        name = f"accuracy: {length} digits{second}, {count} problems"
+        yield "accuracy", length, name, partial(measure_length, solver, length, count, seed)
+    depths: list[int | None] = [None]
+    if isinstance(experiment.model.depth, UntilStable):
+        depths.append(experiment.model.layers)
+    for part, layers in zip(STRESS_PARTS, depths, strict=False):
+        for length, count in trial.stress_tests.items():
+            name = f"{part}: {length} digits{second}, {count} problems in {cases} cases"
+            yield part, length, name, partial(stress_length, solver, length, count, seed, layers)
+
+
+def measure_length(solver: Solver, length: int, count: int, seed: int) -> Json:
+    """Accuracy at one length, the time that it takes, and the peak memory of the process so far."""
+    started = time.monotonic()
+    (accuracy,) = evaluate(solver, [length], count, seed, OCCASION)
+    seconds = time.monotonic() - started
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if sys.platform == "darwin":  # where the unit is the byte
+        kilobytes //= 1024
+    fields = {key: value for key, value in accuracy.to_json().items() if key != "digits"}
+    return {**fields, "seconds": round(seconds, 2), "peak megabytes": kilobytes // 1024}
+
+
+def stress_length(
+    solver: Solver, length: int, count: int, seed: int, layers: int | None
+) -> list[Json]:
+    return [outcome.to_json() for outcome in stress(solver, [length], count, seed, layers)]
+
+
+def describe_training(experiment: Experiment) -> dict[str, str]:
+    """What a model is given in training, as far as possible measured on its very batches."""
+    longest, chain = measure_batches(experiment)
+    data, model, layout = experiment.data, experiment.model, experiment.layout
+    examples = experiment.steps * experiment.training.batch_size
+    shares = [f"{share:.0%} {name}" for name, share in data.mixture.items()]
+    rows = layout.kind == "long-multiplication"
+    digits = " and ".join(map(str, longest))
+    return {
+        "training problems": f"{examples:,}, with operands of up to {digits} digits",
+        **({"longest carry chain in training": f"{chain} digits"} if chain else {}),
+        "special problems in training": ", ".join(shares) or "none",
+        "layout": write_choice(layout),
+        "position embedding": write_choice(model.position),
+        "attention": write_choice(model.attention),
+        "depth": f"{model.layers} layers; {write_choice(model.depth)}",
+        "targets": "the answer, and the rows of partial products and sums"
+        if rows
+        else "the answer",
+    }
+
+
+def write_choice(choice: Any) -> str:
+    """A choice in one line, such as "fitted (order least-significant-first, extra_padding 2)"."""
+    options = [f"{name} {value}" for name, value in choice.model_dump().items() if name != "kind"]
+    return f"{choice.kind} ({', '.join(options)})" if options else choice.kind
+
+
+def measure_batches(experiment: Experiment) -> tuple[list[int], int]:
+    """The digits of the longest operands in training, and of the longest carry chain in sums."""
+    data = TrainingSet(experiment.task, experiment.data, experiment.seed)
+    longest = np.zeros(len(experiment.task.operand_digits(1)), int)
+    chain = 0
+    for step in range(experiment.steps):
+        operands = data.batch(step, experiment.training.batch_size).operands
+        longest = np.maximum(longest, [numbers.lengths.max() for numbers in operands])
+        if isinstance(experiment.task, Addition) and len(operands) == 2:
+            chain = max(chain, int(longest_run(carries(*operands)).max()))
+    return longest.tolist(), chain
+
+
+def summarise_trial(
+    trial: Trial,
+    runs: Sequence[Run],
+    results: Sequence[Mapping[str, Mapping[int, Any]]],  # by seed, from `measure`
+    description: Mapping[str, str],
+) -> Json:
+    """The results of each seed, with the mean and the worst of them."""
+    lengths = {}
+    for n, problems in trial.tests.items():
+        by_seed = [seed["accuracy"][n] for seed in results]
+        lengths[n] = {
+            "problems a seed": problems,
+            "goal": trial.goals.get(n),
+            "mean": float(np.mean([a["exact_match"] for a in by_seed])),
+            "worst": min(by_seed, key=lambda a: a["exact_match"]),
+            "by seed": by_seed,
+        }
+    ends = [run.result or {} for run in runs]
+    parts = {part: [seed.get(part, {}) for seed in results] for part in STRESS_PARTS}
+    left_out = {"device", "threads", "start_from", "seed"}
+    return {
+        "seeds": [run.experiment.seed for run in runs],
+        "runs": [run.path.name for run in runs],
+        "parameters": ends[0]["parameters"],
+        "minutes of training": [round(end["seconds"] / 60, 1) for end in ends],
+        "given": dict(description),
+        "digits of the second operand": trial.second_digits,
+        "lengths": lengths,
+        **{part: summarise_stress(by_seed) for part, by_seed in parts.items()},
+        "config": runs[0].experiment.model_dump(mode="json", exclude=left_out),
+        "environment": read_json(runs[0].path / "environment.json")["sessions"][-1],
+    }
+
+
+def summarise_stress(
+    results: Sequence[Mapping[int, Sequence[Mapping[str, Any]]]],
+) -> list[Json]:
+    """Each case and length with the results of each seed and some of the failures."""
+    cases: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
+    for seed in results:
+        for length, outcomes in seed.items():
+            for outcome in outcomes:
+                key = (outcome["case"], outcome["detail"], length)
+                cases.setdefault(key, []).append(outcome)
+    return [
+        {
+            "case": case,
+            "detail": detail,
+            "length": length,
+            "problems": sum(o["examples"] for o in outcomes),
+            "by seed": [o["exact_match"] for o in outcomes],
+            "failures": [failure for o in outcomes for failure in o["failures"]][:MOST_FAILURES],
+        }
+        for (case, detail, length), outcomes in cases.items()
+    ]

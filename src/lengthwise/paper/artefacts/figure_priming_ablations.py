@@ -1,0 +1,380 @@
+"""Figure 4: how many primed examples it takes, by train set size and by length; and curricula."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lengthwise.evaluation.analysis import Estimate, Transform, fit, smallest_sufficient
+from lengthwise.paper.artefact import Artefact, Claim, Grid, Headline, artefact
+from lengthwise.paper.drawing import (
+    BLUE,
+    GREEN,
+    RED,
+    finish,
+    learning_curve,
+    level,
+    line,
+    panels,
+    percent,
+    say,
+    ticks,
+)
+from lengthwise.paper.experiments import (
+    LEVEL,
+    PRIMED,
+    PRODUCTS_NOTE,
+    SHORT,
+    UNPRIMED,
+    long_length,
+    products,
+)
+from lengthwise.paper.learning import mean_over_training
+from lengthwise.paper.published import statement, statements
+from lengthwise.paper.results import Cell, Record, Results, final_accuracy
+from lengthwise.paper.scales import TRAIN_SIZE, Overrides, ScaleName
+from lengthwise.paper.verdicts import Measurement, all_of, at_most, greater
+from lengthwise.problems.priming import Priming, curriculum, one_length
+
+LONG = 35
+TOO_FEW = int(statement("fewest primed examples that help"))
+COUNTS: dict[ScaleName, tuple[int, ...]] = {
+    "smoke": (5, 50),
+    "cpu": (10, 25, 50, 100),
+    "paper": (5, 10, 15, 20, 25, 30, 40, 50, 75, 100),
+}
+# Where else the sample needed is looked for. All sizes, and all lengths, are tried with the same
+# samples, so that the choice favours no answer.
+BY_SIZE: dict[ScaleName, dict[int, tuple[int, ...]]] = {
+    "smoke": dict.fromkeys((1000, 20_000), (5,)),
+    "cpu": dict.fromkeys((1000, 20_000), (10, 25, 50, 100)),
+    "paper": dict.fromkeys((1000, 10_000, 100_000), (10, 30, 50, 70, 100, 150)),
+}
+BY_LENGTH: dict[ScaleName, dict[int, tuple[int, ...]]] = {
+    "smoke": dict.fromkeys((6,), (5,)),
+    "cpu": dict.fromkeys((6, 10, 20), (10, 25, 50)),
+    "paper": dict.fromkeys((6, 10, 15, 20, 25, 30), (5, 10, 20, 30, 50)),
+}
+TWO_LONGEST = "curriculum of the two longest lengths"
+
+
+def label(count: int, length: int, size: int = TRAIN_SIZE) -> str:
+    return f"{count} of {length} digits, N_train {size}"
+
+
+def by_count(scale: ScaleName) -> dict[int, str]:
+    """The runs of panel (a), by the number of primed examples."""
+    long = long_length(scale)
+    return {0: UNPRIMED, **{count: label(count, long) for count in COUNTS[scale]}}
+
+
+def by_size(scale: ScaleName) -> dict[int, dict[int, str]]:
+    """The runs of panel (b), by train set size and number of primed examples."""
+    long = long_length(scale)
+    runs = {size: {n: label(n, long, size) for n in ns} for size, ns in BY_SIZE[scale].items()}
+    return dict(sorted({**runs, TRAIN_SIZE: by_count(scale)}.items()))
+
+
+def by_length(scale: ScaleName) -> dict[int, dict[int, str]]:
+    """The runs of panel (c), by extrapolation length and number of primed examples."""
+    runs = {
+        length: {0: UNPRIMED, **{n: label(n, length) for n in counts}}
+        for length, counts in BY_LENGTH[scale].items()
+    }
+    return {**runs, long_length(scale): by_count(scale)}
+
+
+def other_curricula(scale: ScaleName) -> dict[str, Priming]:
+    """Ways to split the primed examples between lengths, besides the two longest."""
+    long = long_length(scale)
+    lengths = {
+        f"all lengths from {SHORT + 1} to {long}": range(SHORT + 1, long + 1),
+        f"{SHORT + 1} and {long} digits": (SHORT + 1, long),
+        f"{SHORT + 1}, {(SHORT + long) // 2} and {long} digits": (
+            SHORT + 1,
+            (SHORT + long) // 2,
+            long,
+        ),
+    }
+    return {
+        f"curriculum of {name}": curriculum(list(chosen), PRIMED)
+        for name, chosen in lengths.items()
+    }
+
+
+def sample_needed(shares: Mapping[int, list[float]]) -> Estimate | None:
+    """The primed examples needed for the level, from accuracies by the number of examples.
+
+    None where the level isn't reached, and where the smallest sample tested, unless it is none,
+    already reaches it.
+    """
+    found = {count: seeds for count, seeds in shares.items() if seeds}
+    needed = smallest_sufficient(found, LEVEL) if found else None
+    return needed if needed and (needed.value > min(found) or needed.value == 0) else None
+
+
+def needed_over_seeds(
+    results: Results, cases: Mapping[int, Mapping[int, str]], lengths: Mapping[int, int]
+) -> dict[int, Estimate]:
+    """The sample needed by size or length, with its interval over seeds, where there is one."""
+    found = {
+        case: sample_needed({n: results.exact_match(run, lengths[case]) for n, run in runs.items()})
+        for case, runs in cases.items()
+    }
+    return {case: needed for case, needed in found.items() if needed}
+
+
+def needed_by_size(results: Results) -> dict[int, Estimate]:
+    cases = by_size(results.scale)
+    return needed_over_seeds(results, cases, dict.fromkeys(cases, long_length(results.scale)))
+
+
+def describe_samples(needed: Mapping[int, Estimate]) -> str:
+    """The sample needed by size, such as "30 examples for 1000"."""
+    return ", ".join(f"{estimate.value:.0f} examples for {n}" for n, estimate in needed.items())
+
+
+def needed_by_length(results: Results) -> dict[int, Estimate]:
+    cases = by_length(results.scale)
+    return needed_over_seeds(results, cases, {length: length for length in cases})
+
+
+def law(
+    results: Results, cases: Mapping[int, Mapping[int, str]], by_length: bool, transform: Transform
+) -> dict[str, Measurement]:
+    """The slope of the sample needed, and the advantage of a transform over the other, by seed."""
+    runs = sorted({run for counts in cases.values() for run in counts.values()})
+    long = long_length(results.scale)
+
+    def points(records: Mapping[str, Record]) -> tuple[list[int], list[float]] | None:
+        x, y = [], []
+        for case, counts in cases.items():
+            length = case if by_length else long
+            shares = {n: [final_accuracy(records[run], length) or 0.0] for n, run in counts.items()}
+            needed = sample_needed(shares)
+            if needed is None:
+                return None  # the level isn't crossed between the samples tested
+            x.append(case)
+            y.append(needed.value)
+        return x, y
+
+    def slope(records: Mapping[str, Record]) -> float | None:
+        found = points(records)
+        return fit(*found, transform).slope.value if found else None
+
+    def advantage(records: Mapping[str, Record]) -> float | None:
+        found = points(records)
+        pairs = [(x, y) for x, y in zip(*found, strict=True) if y > 0] if found else []
+        if len(pairs) < 3:  # two points lie on any line
+            return None
+        x, y = map(list, zip(*pairs, strict=True))
+        other: Transform = "linear" if transform == "log" else "log"
+        return fit(x, y, other).residual - fit(x, y, transform).residual
+
+    over = "length" if by_length else "train set size"
+    name = f"sample needed by {over}"
+    return {
+        "slope": results.measure_together(runs, slope, f"slope of the {name}"),
+        "advantage": results.measure_together(
+            runs, advantage, f"residuals of the {name} saved by the {transform} fit"
+        ),
+    }
+
+
+def size_law(results: Results) -> dict[str, Measurement]:
+    return law(results, by_size(results.scale), by_length=False, transform="log")
+
+
+def length_law(results: Results) -> dict[str, Measurement]:
+    return law(results, by_length(results.scale), by_length=True, transform="linear")
+
+
+def slope_over_counts(results: Results) -> Measurement:
+    """The slope of the accuracy at 35 digits over the logarithm of the sample, seed by seed."""
+    runs = {count: label(count, LONG) for count in COUNTS[results.scale]}
+
+    def slope(records: Mapping[str, Record]) -> float:
+        shares = [final_accuracy(records[run], LONG) or 0.0 for run in runs.values()]
+        return fit(list(runs), shares, "log").slope.value
+
+    return results.measure_together(list(runs.values()), slope, "slope over the priming sample")
+
+
+def failing_curricula(results: Results) -> Measurement:
+    """The share of other curricula with which 35 digits are less than half right, seed by seed."""
+    runs = list(other_curricula(results.scale))
+
+    def share(records: Mapping[str, Record]) -> float:
+        fails = [(final_accuracy(record, LONG) or 0.0) < 0.5 for record in records.values()]
+        return sum(fails) / len(fails)
+
+    return results.measure_together(runs, share, "share of curricula that fail")
+
+
+@artefact("figure-priming-ablations", "§5, Figure 4", "Multiplication: how much priming it takes")
+class FigurePrimingAblations(Artefact):
+    notes = (
+        "The sample needed is interpolated between tested sizes, after isotonic regression over"
+        " them.",
+        "Published in the text: 30 examples for a train set of 10³, 70 for 10⁴, 100 for 10⁵; 50"
+        " for 35 digits, 10 for 6 digits. The abstract has “10 to 50” examples; the text says that"
+        " fewer than 25 prevent generalisation.",
+        "Every train set size has the same number of epochs, as in the paper, so that a primed"
+        " example is seen equally often.",
+        "The paper doesn't say whether n_test shrinks with the extrapolation length in (c). The"
+        " layout stays that of 35 digits.",
+        "The text says that most curricula fail, without naming them. Three are tried: all lengths"
+        " from 6 to 35, 6 and 35, and 6, 20 and 35, each with 50 examples in equal parts.",
+        PRODUCTS_NOTE,
+    )
+    claims = (
+        Claim(
+            f"fewer than {TOO_FEW} primed examples prevent generalisation (at most 5 % at 35"
+            " digits)",
+            lambda results: all_of(
+                at_most(results.accuracy(run, LONG), 0.05)
+                for count, run in by_count(results.scale).items()
+                if 0 < count < TOO_FEW
+            ),
+        ),
+        Claim(
+            "accuracy at 35 digits rises with the priming sample",
+            lambda results: greater(slope_over_counts(results), 0),
+        ),
+        Claim(
+            "larger train sets need more primed examples",
+            lambda results: greater(size_law(results)["slope"], 0),
+        ),
+        Claim(
+            "the sample needed scales with the logarithm of the train set size (a better fit than"
+            " the line)",
+            lambda results: all_of(greater(part, 0) for part in size_law(results).values()),
+            Headline(
+                "The priming sample grows with the logarithm of the train set size",
+                [LONG],
+                [],
+                "30, 70 and 100 examples for 10³, 10⁴ and 10⁵",
+                lambda results: describe_samples(needed_by_size(results)),
+            ),
+        ),
+        Claim(
+            "longer extrapolation needs more primed examples",
+            lambda results: greater(length_law(results)["slope"], 0),
+        ),
+        Claim(
+            "the sample needed scales linearly with the extrapolation length (a better fit than the"
+            " logarithm)",
+            lambda results: all_of(greater(part, 0) for part in length_law(results).values()),
+        ),
+        Claim(
+            "a curriculum of the two longest lengths learns faster (higher accuracy on average over"
+            " training)",
+            lambda results: greater(
+                mean_over_training(results, TWO_LONGEST, LONG),
+                mean_over_training(results, label(PRIMED, LONG), LONG),
+            ),
+        ),
+        Claim(
+            "a curriculum of the two longest lengths ends with a higher accuracy at 35 digits",
+            lambda results: greater(
+                results.accuracy(TWO_LONGEST, LONG), results.accuracy(label(PRIMED, LONG), LONG)
+            ),
+        ),
+        Claim(
+            "most other curricula fail (less than half right at 35 digits)",
+            lambda results: greater(failing_curricula(results), 0.5),
+        ),
+    )
+
+    def conditions(self, scale: ScaleName) -> dict[str, Overrides]:
+        long = long_length(scale)
+        sized = {**BY_SIZE[scale], TRAIN_SIZE: COUNTS[scale]}
+        return {
+            UNPRIMED: products(scale),
+            **{
+                label(n, long, size): products(scale, priming=one_length(long, n), train_size=size)
+                for size, counts in sized.items()
+                for n in counts
+            },
+            **{
+                label(n, length): products(scale, priming=one_length(length, n))
+                for length, counts in BY_LENGTH[scale].items()
+                for n in counts
+            },
+            TWO_LONGEST: products(scale, priming=curriculum([long - 1, long], PRIMED)),
+            **{name: products(scale, priming=p) for name, p in other_curricula(scale).items()},
+        }
+
+    def grids(self, results: Results) -> dict[str, Grid]:
+        primed = {run: n for n, runs in by_length(results.scale).items() for run in runs.values()}
+        long = long_length(results.scale)
+
+        def row(run: str) -> list[Cell]:
+            return [results.cell(run, n) for n in (SHORT, primed.get(run, long))]
+
+        rows = {run: row(run) for run in self.conditions(results.scale)}
+        return {"Exact match (%)": Grid([f"{SHORT} digits", "the primed length"], rows)}
+
+    def draw(self, results: Results, figure: Any) -> None:
+        long = long_length(results.scale)
+        titles = (
+            "accuracy by priming sample",
+            "sample needed by train set size",
+            "sample needed by length",
+            "curriculum",
+        )
+        axes = panels(figure, *titles)
+        runs = by_count(results.scale)
+        points = {n: results.exact_match(run, long) for n, run in runs.items()}
+        line(axes[0], points, "", BLUE)
+        level(axes[0], 100 * LEVEL)
+        axes[0].set(xlabel=f"primed examples of {long} digits")
+        self.draw_samples(results, axes[1], axes[2])
+        name = f"{PRIMED} of {long} digits"
+        learning_curve(axes[3], results, runs[PRIMED], long, name, BLUE)
+        name = f"{PRIMED} of {long - 1} and {long} digits"
+        learning_curve(axes[3], results, TWO_LONGEST, long, name, GREEN)
+        for axis in (axes[0], axes[3]):
+            percent(axis, f"exact match at {long} digits (%)")
+        finish(figure, keep=axes[1:])
+
+    def draw_samples(self, results: Results, by_size_axis: Any, by_length_axis: Any) -> None:
+        """Panels (b) and (c): the sample needed."""
+        sizes, lengths = needed_by_size(results), needed_by_length(results)
+        draw_thresholds(by_size_axis, sizes, "log", "for each factor of ten")
+        ticks(by_size_axis, list(by_size(results.scale)))
+        if results.scale == "paper":
+            published = statements("priming needed by train set size")
+            x, y = list(published), list(published.values())
+            by_size_axis.plot(x, y, "D", color=RED, mfc="none", label="published")
+        draw_thresholds(by_length_axis, lengths, "linear", "for each digit")
+        by_length_axis.set_xticks(list(by_length(results.scale)))
+        by_size_axis.set_xlabel("train set size (N_train)")
+        by_length_axis.set_xlabel("extrapolation length (digits)")
+        for axis, needed in ((by_size_axis, sizes), (by_length_axis, lengths)):
+            axis.set_ylabel(f"primed examples needed for {100 * LEVEL:.0f} %")
+            if results.records and not needed:
+                say(axis, "the level isn't crossed between tested samples")
+
+
+def draw_thresholds(
+    axis: Any, needed: Mapping[int, Estimate], transform: Transform, unit: str
+) -> None:
+    """The sample needed with its 95 % interval, and the fit."""
+    if not needed:
+        return
+    x, y = list(needed), [e.value for e in needed.values()]
+    ends = [
+        (e.value if e.low is None else e.low, e.value if e.high is None else e.high)
+        for e in needed.values()
+    ]
+    pairs = zip(y, ends, strict=True)
+    spread = np.abs([[value - low, high - value] for value, (low, high) in pairs]).T
+    axis.errorbar(x, y, spread, fmt="o", color=BLUE, capsize=3, label="interpolated from the runs")
+    if len(x) > 2:  # two points lie on any line
+        found = fit(x, y, transform)
+        error = "" if found.slope.error is None else f" ± {found.slope.error:.1f}"
+        at = np.geomspace(x[0], x[-1])
+        name = f"fit: {found.slope.value:.1f}{error} {unit}"
+        axis.plot(at, found.predict(at), "--", color="0.4", label=name)
+    axis.set_ylim(0, 1.25 * max(high for _, high in ends) or 1)

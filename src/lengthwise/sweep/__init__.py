@@ -1,0 +1,5 @@
+"""Many runs: what trains them, and where."""
+
+from lengthwise.sweep.engines import ENGINES, Engine, find_engine, run_all
+
+__all__ = ["ENGINES", "Engine", "find_engine", "run_all"]
