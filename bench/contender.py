@@ -1,7 +1,12 @@
-"""One contender of the benchmark, in a process of its own: it works when it is told to, and says how long it took.
+"""One contender of the benchmark, in a process of its own, which works when it is its turn.
 
-Each line of its input is what to do, such as training, and how many units of it (steps, test sets, matrix products).
-The answer is the seconds that one took; for the first of a kind, after some units to warm up, also its flops.
+Each line of its input names the work, such as training, and how many units of it: steps, test sets,
+matrix products. The answer has the seconds of one unit and the peak memory. The first answer for a
+kind of work comes after some units of warm-up and has two more facts: the floating-point operations
+of a unit, and whether the C code computes.
+
+All contenders have the same settings: the same threads, glibc that keeps freed memory
+(`machine.keep_memory`), and no search for garbage among imported modules (`gc.freeze`).
 """
 
 import json
@@ -17,70 +22,86 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from lengthwise import kernels, machine
-from lengthwise.data import TrainingSet, evaluation_set
-from lengthwise.evaluation import accuracy
-from lengthwise.experiment import Experiment, load
-from lengthwise.huggingface import to_huggingface
-from lengthwise.runs import Run
+from lengthwise import fast
+from lengthwise.evaluation.accuracy import measure_accuracy
+from lengthwise.problems.evaluation_set import evaluation_set
+from lengthwise.problems.training_set import Examples, TrainingSet
 from lengthwise.solver import Solver
-from lengthwise.training import initial_solver, train
+from lengthwise.solver.huggingface import to_huggingface
+from lengthwise.training import keys, machine
+from lengthwise.training.experiment import Experiment
+from lengthwise.training.loop import batches, initial_solver, train
+from lengthwise.training.runs import Run
 
 NEVER = 10**9
 SQUARE = 1024  # rows and columns of the matrices whose product is the machine's limit
+Work = Callable[[Experiment], Iterator[Any]]
 
 
-def experiment_of(settings: dict[str, Any]) -> Experiment:
+def make_experiment(settings: dict[str, Any]) -> Experiment:
     """A run that neither ends nor is interrupted by tests and checkpoints."""
-    endless = {"training.steps": NEVER, "evaluation.every": NEVER, "training.checkpoint_every": NEVER}
-    return load(None, {"task": "addition", **endless, **settings})
+    intervals = ("training.steps", "evaluation.every", "training.checkpoint_every")
+    return keys.load(None, {"task": "addition", **dict.fromkeys(intervals, NEVER), **settings})
+
+
+def evaluation_blocks(experiment: Experiment) -> list[Examples]:
+    count = experiment.evaluation.examples
+    return list(evaluation_set(experiment.task, experiment.data.test_digits, count, seed=0))
 
 
 def our_training(experiment: Experiment) -> Iterator[Any]:
-    """The very loop that `lengthwise train` has."""
+    """The loop of `lengthwise train`."""
     with tempfile.TemporaryDirectory() as directory:
         yield from train(Run.create(experiment, Path(directory)))
 
 
 def our_evaluation(experiment: Experiment) -> Iterator[Any]:
     machine.prepare("cpu", experiment.threads)
-    solver, length = initial_solver(experiment).requires_grad_(False), experiment.data.test_digits
-    blocks = list(evaluation_set(experiment.task, length, experiment.evaluation.examples, seed=0))
+    solver = initial_solver(experiment).requires_grad_(False)
+    blocks, length = evaluation_blocks(experiment), experiment.data.test_digits
     while True:
-        yield accuracy(solver, length, blocks)
+        yield measure_accuracy(solver, length, blocks)
 
 
-def their_model(experiment: Experiment) -> tuple[Solver, torch.nn.Module]:
-    """Hugging Face's model with the same weights, and our solver for how problems are written."""
+def make_huggingface(experiment: Experiment) -> tuple[Solver, torch.nn.Module]:
+    """Hugging Face's model with our weights, and our solver, which writes the problems."""
     import transformers
 
+    machine.prepare("cpu", experiment.threads)
     transformers.logging.set_verbosity_error()
     solver = initial_solver(experiment)
     config, weights = to_huggingface(solver.encoder, solver.layout.length)
     family = config["model_type"].capitalize()
     config_class = getattr(transformers, f"{family}Config")
     model_class = getattr(transformers, f"{family}ForTokenClassification")
-    relative = experiment.model.position.kind != "absolute"  # which scaled_dot_product_attention doesn't do
+    # Its scaled_dot_product_attention has no relative embeddings.
+    relative = experiment.model.position.kind != "absolute"
     attention = {"attn_implementation": "eager"} if relative else {}
-    model = model_class._from_config(config_class(**config), **attention)
+    model: torch.nn.Module = model_class._from_config(config_class(**config), **attention)
     model.load_state_dict(weights)
     return solver, model
 
 
-def their_training(experiment: Experiment, compiled: bool = False) -> Iterator[Any]:
+def huggingface_training(experiment: Experiment, compiled: bool = False) -> Iterator[Any]:
     """The loop that one would write around Hugging Face's model, with our data."""
-    torch.set_num_threads(experiment.threads)
-    solver, model = their_model(experiment)
-    data, config = TrainingSet(experiment.task, experiment.data, experiment.seed), experiment.training
+    solver, model = make_huggingface(experiment)
+    layout, config = solver.layout, experiment.training
     optimizer = torch.optim.AdamW(
-        model.parameters(), config.learning_rate, config.betas, weight_decay=config.weight_decay, fused=True
+        model.parameters(),
+        config.learning_rate,
+        config.betas,
+        weight_decay=config.weight_decay,
+        fused=True,
     )
-    layout, forward = solver.layout, torch.compile(model) if compiled else model
+    assert config.clip is not None
+    forward = torch.compile(model) if compiled else model
+    data = TrainingSet(experiment.task, experiment.data, experiment.seed)
     model.train()
     for step in range(NEVER):
         examples = data.batch(step, config.batch_size)
-        logits = forward(torch.from_numpy(layout.encode(examples.operands))).logits[:, : layout.n_out]
-        targets = solver.targets(examples.answer, layout.n_out)
+        tokens = torch.from_numpy(layout.encode(examples.operands))
+        targets = torch.from_numpy(layout.encode_targets(examples.operands, examples.answer))
+        logits = forward(tokens).logits[:, : layout.n_out]
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -89,18 +110,20 @@ def their_training(experiment: Experiment, compiled: bool = False) -> Iterator[A
         yield loss.item()
 
 
-def their_evaluation(experiment: Experiment, compiled: bool = False) -> Iterator[Any]:
-    torch.set_num_threads(experiment.threads)
-    solver, model = their_model(experiment)
-    model.eval()
-    layout, forward, length = solver.layout, torch.compile(model) if compiled else model, experiment.data.test_digits
-    blocks = list(evaluation_set(experiment.task, length, experiment.evaluation.examples, seed=0))
+def huggingface_evaluation(experiment: Experiment, compiled: bool = False) -> Iterator[Any]:
+    solver, model = make_huggingface(experiment)
+    layout, blocks = solver.layout, evaluation_blocks(experiment)
+    forward = torch.compile(model.eval()) if compiled else model.eval()
     while True:
         correct = 0
         for block in blocks:
-            with torch.inference_mode():
-                symbols = forward(torch.from_numpy(layout.encode(block.operands))).logits[:, : layout.n_out].argmax(-1)
-            correct += int((symbols == solver.targets(block.answer, layout.n_out)).all(1).sum())
+            # As many problems at once as ours solves.
+            for start in range(0, len(block), size := solver.batch_size(layout)):
+                part = block[start : start + size]
+                with torch.inference_mode():
+                    tokens = torch.from_numpy(layout.encode(part.operands))
+                    symbols = forward(tokens).logits[:, : layout.n_out].argmax(-1).numpy()
+                correct += int((symbols == layout.encode_answer(part.answer)).all(1).sum())
         yield correct
 
 
@@ -112,31 +135,55 @@ def products(experiment: Experiment) -> Iterator[Any]:
 
 
 def data(experiment: Experiment) -> Iterator[Any]:
-    """All of a training step that comes before the model: problems, answers, tokens and coordinates."""
+    """What a training step does before the model: problems, answers, tokens, coordinates."""
     machine.prepare("cpu", experiment.threads)
-    solver, batches = experiment.build(), TrainingSet(experiment.task, experiment.data, experiment.seed)
-    for step in range(NEVER):
-        examples = batches.batch(step, experiment.training.batch_size)
-        layout = solver.layout.fit(examples.operands)
-        layout.coordinates(examples.operands).map(torch.from_numpy)
-        yield layout.encode(examples.operands), solver.targets(examples.answer, layout.n_out)
+    yield from batches(experiment, experiment.build(), 0)
 
 
-def saving(experiment: Experiment) -> Iterator[Any]:
+def checkpoints(experiment: Experiment) -> Iterator[Any]:
     """Training with a checkpoint at every step."""
     often = experiment.training.model_copy(update={"checkpoint_every": 1})
     return our_training(experiment.model_copy(update={"training": often}))
 
 
-CONTENDERS: dict[str, dict[str, Callable[[Experiment], Iterator[Any]]]] = {
-    "ours": {"training": our_training, "evaluation": our_evaluation, "data": data, "saving": saving},
-    "Hugging Face": {"training": their_training, "evaluation": their_evaluation},
+OURS: dict[str, Work] = {
+    "training": our_training,
+    "evaluation": our_evaluation,
+    "data": data,
+    "checkpoints": checkpoints,
+}
+CONTENDERS: dict[str, dict[str, Work]] = {
+    "C": OURS,
+    "PyTorch": OURS,  # bench.py switches the C code off
+    "Hugging Face": {"training": huggingface_training, "evaluation": huggingface_evaluation},
     "Hugging Face, compiled": {
-        "training": lambda experiment: their_training(experiment, compiled=True),
-        "evaluation": lambda experiment: their_evaluation(experiment, compiled=True),
+        "training": lambda experiment: huggingface_training(experiment, compiled=True),
+        "evaluation": lambda experiment: huggingface_evaluation(experiment, compiled=True),
     },
     "the machine": {"products": products},
 }
+
+
+def computed_by(experiment: Experiment, training: bool) -> str:
+    """Whether the C code computes our model's batches."""
+    solver = initial_solver(experiment).train(training)
+    batch, _ = next(batches(experiment, solver, 0))
+    reason = fast.decline_reason(solver.encoder, batch.tokens, batch.coordinates)
+    return "C" if reason is None else f"PyTorch: {reason}"
+
+
+def warm_up(who: str, what: str, work: Iterator[Any], experiment: Experiment) -> dict[str, Any]:
+    next(work)
+    facts: dict[str, Any] = {}
+    if "compiled" not in who:
+        # The counter knows PyTorch's operations only.
+        with fast.use_pytorch(), FlopCounterMode(display=False) as counter:
+            next(work)
+        facts["flops"] = counter.get_total_flops()
+    if who in ("C", "PyTorch"):
+        facts["computed by"] = computed_by(experiment, what == "training")
+    next(work)
+    return facts
 
 
 def main() -> None:
@@ -144,21 +191,17 @@ def main() -> None:
     working: dict[str, Iterator[Any]] = {}
     for line in sys.stdin:
         what, units = json.loads(line)
-        flops = 0
+        facts: dict[str, Any] = {}
         if what not in working:
-            work = working[what] = CONTENDERS[who][what](experiment_of(settings))
-            next(work)
-            if "compiled" not in who:
-                with kernels.by_torch(), FlopCounterMode(display=False) as counter:  # which knows torch's operations
-                    next(work)
-                flops = counter.get_total_flops()
-            next(work)
+            experiment = make_experiment(settings)
+            working[what] = CONTENDERS[who][what](experiment)
+            facts = warm_up(who, what, working[what], experiment)
         started = time.perf_counter()
         for _ in range(units):
             next(working[what])
-        seconds = time.perf_counter() - started
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"seconds": seconds / units, "megabytes": memory, "flops": flops}), flush=True)
+        seconds = (time.perf_counter() - started) / units
+        megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({"seconds": seconds, "megabytes": megabytes, **facts}), flush=True)
 
 
 if __name__ == "__main__":

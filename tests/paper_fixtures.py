@@ -36,7 +36,7 @@ def record(
     measures: Mapping[str, Any] | None = None,
 ) -> Record:
     """A record as `write_record` makes it, in which longer problems are learnt later by `delay`."""
-    curve = []
+    curve: list[Record] = []
     for examples in POINTS:
         done, tests = examples / POINTS[-1], []
         for length in (5, longest):

@@ -1,4 +1,4 @@
-"""What the documents say is so: commands run, code works, names and links exist."""
+"""README and docs are true: commands run, code works, names and links exist."""
 
 import json
 import os
@@ -13,24 +13,27 @@ import pytest
 
 from lengthwise.training import keys
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "lengthwise"
-DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-DOCUMENTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "examples/README.md"]
+README, DOCS = ROOT / "README.md", ROOT / "docs"
 EXTENDING = DOCS / "extending.md"
-# `make …` sets up an environment of its own, and records take an hour. Other tests run small ones.
-NOT_RUN = ("make ", "git ", "cd ", "lengthwise demo", "lengthwise record ")
-# Runs commands in one process, which saves importing torch for each of them.
-RUN_COMMANDS = """
+PAGES = sorted(DOCS.glob("*.md"))
+DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *PAGES]
+DOCUMENTS += sorted((ROOT / "examples").glob("*.md"))
+# `make` sets up an environment of its own. Records and the demo take long; other tests run them
+# small.
+NOT_RUN = ("make", "git", "cd", "lengthwise record", "lengthwise demo")
+# One process runs all commands of a document: to import torch for each would take minutes.
+RUN_ALL = """
 import json, sys
 from lengthwise.cli.main import main
-for command in json.loads(sys.argv[1]):
-    print(*command, flush=True)
-    assert main(command[1:]) == 0, command
+for words in json.load(sys.stdin):
+    print("$", *words, flush=True)
+    if code := main(words):
+        sys.exit(f"exit code {code}")
 """
-# All examples of extending.md at once, in the package.
-USE_EXTENSIONS = """
+# All examples of extending.md at once, inside the package.
+USE_EXAMPLES = """
 import lengthwise
 from lengthwise.evaluation.stress import stress
 fields = {
@@ -48,141 +51,134 @@ def blocks(document: Path, language: str) -> list[str]:
     return re.findall(pattern, document.read_text(), re.DOTALL | re.MULTILINE)
 
 
-def python_files() -> dict[str, str]:
-    """The examples of extending.md by their file names, which are their first lines."""
-    parts = [code.partition("\n") for code in blocks(EXTENDING, "python")]
-    return {name.removeprefix("# "): code for name, _, code in parts}
-
-
 def commands(document: Path) -> list[str]:
-    """Those in bash blocks, and those in a table's first column."""
-    lines = "\n".join(blocks(document, "bash")).replace("\\\n", " ").splitlines()
-    listed = re.findall(r"^\| `(lengthwise [^`]*)`", document.read_text(), re.MULTILINE)
-    return [*lines, *(re.sub(r" \[.*?\]", "", line) for line in listed)]
+    text = "".join(blocks(document, "bash")).replace("\\\n", " ")
+    lines = (shlex.join(shlex.split(line, comments=True)) for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith(NOT_RUN)]
 
 
-def run(words: list[str], folder: Path, **environment: str) -> None:
+def run(words: list[str | Path], folder: Path, text: str = "", **variables: str) -> None:
+    environment = {**os.environ, "COLUMNS": "120", **variables}
     done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "120", **environment},
-        capture_output=True,
-        text=True,
-        timeout=900,
+        words, cwd=folder, env=environment, input=text, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("document", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "document", [path for path in DOCUMENTS if commands(path)], ids=lambda path: path.stem
+)
 def test_every_command_runs(document: Path, tmp_path: Path) -> None:
-    if document == EXTENDING:
-        for name, code in python_files().items():
-            (tmp_path / name).write_text(code)
+    """Code that starts with a file's name is written to that file first."""
+    for code in blocks(document, "python"):
+        if name := re.match(r"# (\w+\.py)\n", code):
+            (tmp_path / name[1]).write_text(code)
     ours, tests = [], []
     for command in commands(document):
-        words = shlex.split(command, comments=True)
-        if not words or command.startswith(NOT_RUN):
-            continue
-        settings = dict(word.split("=") for word in words if word.startswith("LENGTHWISE_"))
-        words = words[len(settings) :]
-        assert words[0] in ("lengthwise", "pytest"), f"don't know how to run: {command}"
-        if words[0] == "lengthwise":
-            assert not settings
+        variables = re.findall(r"^(LENGTHWISE_\w+)=(\S+) ", command)
+        program, *words = shlex.split(command)[len(variables) :]
+        assert program in ("lengthwise", "pytest"), f"don't know how to run: {command}"
+        if program == "lengthwise":
             ours.append(words)
         else:
-            tests.append((words[1:], settings))
-    if ours:
-        run(["-c", RUN_COMMANDS, json.dumps(ours)], tmp_path)
-    for words, settings in tests:
-        words = [str(ROOT / word) if word.startswith("tests/") else word for word in words]
-        words += ["-n", "0", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
-        run(["-m", "pytest", *words], tmp_path, **settings)
+            tests.append((dict(variables), words))
+    run([sys.executable, "-c", RUN_ALL], tmp_path, json.dumps(ours))
+    for settings, words in tests:
+        paths = [str(ROOT / word) if word.startswith("tests/") else word for word in words]
+        options = ["-n", "0", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+        run([sys.executable, "-m", "pytest", *paths, *options], tmp_path, **settings)
+
+
+def test_the_documents_have_commands() -> None:
+    """Else the test above would have nothing to run."""
+    assert len(commands(README)) > 8
+    assert len(commands(EXTENDING)) > 8
 
 
 def test_examples_work_inside_the_package(tmp_path: Path) -> None:
-    """Each is put into the folder that the page's table names for its decorator."""
+    """Each is put into the folder that extending.md's table names for its decorator."""
     package = Path(shutil.copytree(PACKAGE, tmp_path / "package" / "lengthwise"))
     row = r"^\| \[.*?\]\(.*?\) \| `@([\w.]+)` \| `([\w/]+)` \|"
     folders = dict(re.findall(row, EXTENDING.read_text(), re.MULTILINE))
-    for name, code in python_files().items():
-        (decorator,) = set(re.findall(r"^@([\w.]+)\(", code, re.MULTILINE))
+    for code in blocks(EXTENDING, "python"):
+        (name,) = re.findall(r"^# (\w+\.py)\n", code)
+        (decorator,) = re.findall(r"^@([\w.]+)\(", code, re.MULTILINE)
         (package / folders[decorator] / name).write_text(code)
-    run(["-c", USE_EXTENSIONS], tmp_path, PYTHONPATH=str(package.parent))
+    command: list[str | Path] = [sys.executable, "-c", USE_EXAMPLES]
+    run(command, tmp_path, PYTHONPATH=str(package.parent))
 
 
-def test_python_in_the_readme_runs(tmp_path: Path) -> None:
-    for code in blocks(ROOT / "README.md", "python"):
-        run(["-c", code], tmp_path)
+def test_python_in_the_documents_runs(tmp_path: Path) -> None:
+    for document in DOCUMENTS:
+        for code in blocks(document, "python"):
+            if not re.match(r"# \w+\.py\n", code):
+                run([sys.executable, "-c", code], tmp_path)
 
 
-@pytest.mark.parametrize("document", PAGES, ids=lambda path: path.name)
-def test_configurations_are_valid(document: Path, tmp_path: Path) -> None:
-    for text in blocks(document, "yaml"):
+def test_configurations_in_the_documents_are_valid(tmp_path: Path) -> None:
+    configurations = [text for document in DOCUMENTS for text in blocks(document, "yaml")]
+    assert configurations
+    for text in configurations:
         (tmp_path / "config.yaml").write_text(text)
         keys.load(tmp_path / "config.yaml")
 
 
-def anchor(heading: str) -> str:
-    """The anchor that GitHub gives a heading."""
-    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
-    return kept.replace(" ", "-")
+def test_the_readmes_tree_is_the_packages() -> None:
+    """In the order of the data flow, which test_architecture.py asserts."""
+    from test_architecture import ORDER
+
+    text = README.read_text()
+    tree = text[text.index("src/lengthwise/\n") :].partition("```")[0]
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    listed = re.findall(r"^  (\w+)/ +\S", tree, re.MULTILINE)
+    assert listed == [name for name in ORDER if name in packages]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
-        if target.startswith("http"):
-            continue
-        name, _, heading = target.partition("#")
-        path = (document.parent / name).resolve() if name else document
-        assert path.exists(), target
-        if heading:
-            headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
-            assert heading in map(anchor, headings), target
+def test_the_docs_index_and_the_drawing_have_all_packages() -> None:
+    from test_architecture import ORDER
+
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "README.md").read_text(), re.MULTILINE)
+    assert listed == [name for name in ORDER if name in packages]
+    drawing = (DOCS / "architecture.svg").read_text()
+    assert sorted(re.findall(r'class="name">(\w+)<', drawing)) == sorted(packages)
 
 
-@pytest.mark.parametrize("document", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
-def test_names_in_code_exist(document: Path) -> None:
-    """The last part of every dotted name in backticks occurs in the source."""
-    if document.name == "notebook.md":  # which tells of the past, too
-        return
-    text = document.read_text()
+@pytest.mark.parametrize(
+    "document", [path for path in PAGES if path.stem != "notebook"], ids=lambda path: path.stem
+)
+def test_names_in_backticks_exist(document: Path) -> None:
+    """The last part of every name occurs in the source; the notebook also tells of the past."""
     sources = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.[ch]"), ROOT / "Makefile"]
-    files = [
-        path.name for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*")
-    ]
-    known = "\n".join(
-        [*(path.read_text() for path in sources), *files, *blocks(document, "python")]
-    )
-    words = set(re.findall(r"\w+", known))
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    files = [path.name for part in ("src", "tests", "docs") for path in (ROOT / part).rglob("*")]
+    texts = [*(path.read_text() for path in sources), *files, *blocks(document, "python")]
+    known = set(re.findall(r"\w+", "\n".join(texts)))
+    prose = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
     for span in re.findall(r"`([^`]+)`", prose):
         if re.fullmatch(r"@?[A-Za-z_][\w.]*(\(.*\))?", span):
             name = span.lstrip("@").partition("(")[0].rpartition(".")[2]
-            assert name in words, span
+            assert name in known, span
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_lines_are_short(document: Path) -> None:
-    for number, line in enumerate(document.read_text().splitlines(), start=1):
-        assert len(line) <= 100, f"{document.name}:{number} has {len(line)} characters"
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_links_lead_to_files_and_headings(document: Path) -> None:
+    text = document.read_text()
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", target):  # https:, mailto:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = document.parent / path if path else document
+        assert linked.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)", linked.read_text(), re.MULTILINE)
+            slugs = [re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings]
+            assert anchor in slugs, target
 
 
-def packages() -> list[str]:
-    """In the order of the table in docs/README.md."""
-    return re.findall(r"^\| `(\w+)` \|", (DOCS / "README.md").read_text(), re.MULTILINE)
-
-
-def test_every_package_is_listed() -> None:
-    assert sorted(packages()) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
-
-
-def test_the_readme_has_the_same_packages_in_the_same_order() -> None:
-    tree = (ROOT / "README.md").read_text().partition("src/lengthwise/\n")[2]
-    listed = re.findall(r"^ +(\w+)/ ", tree, re.MULTILINE)
-    assert [name for name in listed if name in packages()] == packages()
-
-
-def test_the_drawing_has_the_same_packages() -> None:
-    drawing = (DOCS / "architecture.svg").read_text()
-    assert sorted(re.findall(r'class="name">(\w+)<', drawing)) == sorted(packages())
+def test_lines_are_short() -> None:
+    """Tables and links can't be wrapped."""
+    assert len(README.read_text().splitlines()) <= 120
+    for document in DOCUMENTS:
+        for number, line in enumerate(document.read_text().splitlines(), start=1):
+            wraps = not line.startswith("|") and "](" not in line
+            assert len(line) <= 100 or not wraps, f"{document.name}:{number}"

@@ -18,6 +18,8 @@ import lengthwise
 
 SOURCE, TESTS = Path(lengthwise.__file__).parent, Path(__file__).parent
 UNEDITED = "unedited"
+OTHER_FILES = ("depth", "pairs", "positions/relative", "positions/position")
+Results = dict[str, dict[str, Any]]
 
 # Name: a file of the model, a line of it, and what takes its place.
 EDITS: dict[str, tuple[str, str, str]] = {
@@ -148,19 +150,17 @@ def edit_copy(folder: Path, name: str, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    root = tmp_path_factory.mktemp("copies")
+def run(root: Path, edits: dict[str, tuple[str, str, str]], patches: dict[str, str]) -> Results:
+    """What the unedited package, edited copies and patches of it compute, in one process."""
     jobs = {}
-    edits = {UNEDITED: None, **EDITS, **NEUTRAL}
-    for number, (name, edit) in enumerate(edits.items()):
+    for number, (name, edit) in enumerate({UNEDITED: None, **edits}.items()):
         folder = root / str(number)
-        ignored = shutil.ignore_patterns("__pycache__")
+        ignored = shutil.ignore_patterns("__pycache__", "paper", "frontier", "cli")
         shutil.copytree(SOURCE, folder / "lengthwise", ignore=ignored)
         if edit is not None:
             edit_copy(folder, *edit)
         jobs[name] = (str(folder), "")
-    jobs |= {name: (jobs[UNEDITED][0], code) for name, code in PATCHES.items()}
+    jobs |= {name: (jobs[UNEDITED][0], code) for name, code in patches.items()}
     done = subprocess.run(
         [sys.executable, str(TESTS / "fresh_edits.py")],
         input=json.dumps(list(jobs.values())),
@@ -177,43 +177,57 @@ def distance(a: dict[str, Any], b: dict[str, Any], name: str) -> float:
     return float((one - other).abs().max()) if one.shape == other.shape else float("inf")
 
 
-@pytest.mark.parametrize("name", [*EDITS, *PATCHES])
-def test_an_edit_of_the_source_takes_effect(name: str, results: dict[str, Any]) -> None:
-    before, after = results[UNEDITED], results[name]
-    for setting in ("on", "off"):
-        assert distance(after[setting], before[setting], "tested") > 1e-3 or name == NO_GRADIENT
-        gradients = [n for n in before[setting] if n.startswith("encoder.")]
-        common = [n for n in gradients if n in after[setting]]
-        assert max(distance(after[setting], before[setting], n) for n in common) > 1e-4
-    if name in IN_C:
-        assert after["on because"] is None
-        assert distance(after["on"], after["off"], "logits") < 1e-5
-    else:
-        assert after["on"] == after["off"]
-        assert is_sentence(after["on because"])
-
-
-@pytest.mark.parametrize("name", NEUTRAL)
-def test_an_edit_without_meaning_changes_nothing(name: str, results: dict[str, Any]) -> None:
-    assert results[name] == results[UNEDITED]
-
-
-def test_the_unedited_copy_is_computed_in_c(results: dict[str, Any]) -> None:
-    """So that the edits above are compared with it."""
-    found = results[UNEDITED]
+def check_unedited(found: dict[str, Any]) -> None:
+    """It is computed in C, so that edits are compared with that."""
     assert found["on because"] is None or not shutil.which("cc")
     assert found["off because"] == "the C code is switched off"
     assert all(distance(found["on"], found["off"], name) < 1e-5 for name in found["on"])
 
 
+def check_effect(before: dict[str, Any], after: dict[str, Any], name: str) -> None:
+    """Logits and gradients change, and are those of PyTorch alone."""
+    for setting in ("on", "off"):
+        old, new = before[setting], after[setting]
+        assert distance(new, old, "tested") > 1e-3 or name == NO_GRADIENT, name
+        common = [n for n in old if n.startswith("encoder.") and n in new]
+        assert max(distance(new, old, n) for n in common) > 1e-4, name
+    if name in IN_C:
+        assert after["on because"] == before["on because"], name
+        assert distance(after["on"], after["off"], "logits") < 1e-5, name
+    else:
+        assert after["on"] == after["off"], name
+        assert is_sentence(after["on because"]), name
+
+
 @pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("no residual", "model.encoder was edited"),
-        ("scaled relative vectors", "model.positions.relative was edited"),
-        ("wrapped feedforward", "model.encoder.Layer.feedforward was patched"),
-        ("F.linear", "torch.nn.functional.linear of PyTorch was patched"),
-    ],
+    "files", [("attention", "config"), ("encoder",), OTHER_FILES], ids="-".join
 )
-def test_the_reason_names_the_place(name: str, reason: str, results: dict[str, Any]) -> None:
-    assert results[name]["on because"] == reason
+def test_every_edit_of_the_source_takes_effect(files: tuple[str, ...], tmp_path: Path) -> None:
+    edits = {name: edit for name, edit in {**EDITS, **NEUTRAL}.items() if edit[0] in files}
+    results = run(tmp_path, edits, {})
+    before = results.pop(UNEDITED)
+    check_unedited(before)
+    for name, after in results.items():
+        if name in NEUTRAL:
+            assert after == before, name
+            continue
+        check_effect(before, after, name)
+        if name not in IN_C:
+            module = f"model.{edits[name][0]}".replace("/", ".")
+            assert after["on because"] == f"{module} was edited"
+
+
+def test_every_patch_before_the_first_use_takes_effect(tmp_path: Path) -> None:
+    results = run(tmp_path, {}, PATCHES)
+    before = results.pop(UNEDITED)
+    check_unedited(before)
+    for name, after in results.items():
+        check_effect(before, after, name)
+    reasons = {name: after["on because"] for name, after in results.items()}
+    assert reasons["wrapped feedforward"] == "model.encoder.Layer.feedforward was patched"
+    assert reasons["F.linear"] == "torch.nn.functional.linear of PyTorch was patched"
+
+
+def test_all_edits_have_a_turn() -> None:
+    files = {edit[0] for edit in (*EDITS.values(), *NEUTRAL.values())}
+    assert files == {"attention", "config", "encoder", *OTHER_FILES}

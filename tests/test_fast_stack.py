@@ -22,11 +22,15 @@ from lengthwise.fast.stack import StackShape, apply_stack
 
 AVX2, SSE2 = ("-mavx2", "-mfma", "-mno-avx512f"), ("-march=x86-64",)
 INSTRUCTIONS = (compiled.NATIVE, *((AVX2, SSE2) if platform.machine() == "x86_64" else ()))
+NAN, INF = float("nan"), float("inf")
 Case = tuple[Tensor, list[list[Tensor]], list[Tensor | None]]
 
 
 def reference(
-    x: Tensor, layers: Sequence[Sequence[Tensor]], vectors: Sequence[Tensor | None], shape: StackShape
+    x: Tensor,
+    layers: Sequence[Sequence[Tensor]],
+    vectors: Sequence[Tensor | None],
+    shape: StackShape,
 ) -> Tensor:
     """What apply_stack computes, in plain PyTorch."""
     (b, j, width), h = x.shape, shape.heads
@@ -45,13 +49,22 @@ def reference(
         x = F.layer_norm(x[:, :i] + F.linear(mixed, wo, bo), (width,), g1, b1, shape.norm_epsilon)
         inner = F.linear(x, w1, c1)
         approximate = "tanh" if shape.activation == "gelu-tanh" else "none"
-        inner = inner.relu() if shape.activation == "relu" else F.gelu(inner, approximate=approximate)
+        inner = (
+            inner.relu() if shape.activation == "relu" else F.gelu(inner, approximate=approximate)
+        )
         x = F.layer_norm(x + F.linear(inner, w2, c2), (width,), g2, b2, shape.norm_epsilon)
     return x
 
 
 def sample(
-    b: int, j: int, width: int, inner: int, heads: int, layers: int = 1, vectors: int = 0, seed: int = 0
+    b: int,
+    j: int,
+    width: int,
+    inner: int,
+    heads: int,
+    layers: int = 1,
+    vectors: int = 0,
+    seed: int = 0,
 ) -> Case:
     """Random x, layers and relative vectors, in float32."""
     rng = torch.Generator().manual_seed(seed)
@@ -75,12 +88,18 @@ def sample(
 
 def shape_of(case: Case, heads: int, queries: int | None = None, **fields: object) -> StackShape:
     x = case[0]
-    shape = StackShape(heads, "gelu", 1e-5, (x.shape[2] // heads) ** -0.5, False, 2, queries or x.shape[1])
+    shape = StackShape(
+        heads, "gelu", 1e-5, (x.shape[2] // heads) ** -0.5, False, 2, queries or x.shape[1]
+    )
     return replace(shape, **fields)
 
 
 def flat(case: Case) -> list[Tensor]:
-    return [case[0], *(tensor for layer in case[1] for tensor in layer), *(v for v in case[2] if v is not None)]
+    return [
+        case[0],
+        *(tensor for layer in case[1] for tensor in layer),
+        *(v for v in case[2] if v is not None),
+    ]
 
 
 def differentiable(case: Case, dtype: torch.dtype = torch.float32) -> Case:
@@ -88,10 +107,16 @@ def differentiable(case: Case, dtype: torch.dtype = torch.float32) -> Case:
         return tensor.detach().to(dtype, copy=True).requires_grad_()
 
     x, layers, vectors = case
-    return copy(x), [[*map(copy, layer)] for layer in layers], [v if v is None else copy(v) for v in vectors]
+    return (
+        copy(x),
+        [[*map(copy, layer)] for layer in layers],
+        [v if v is None else copy(v) for v in vectors],
+    )
 
 
-def results(function: Callable[..., Tensor], case: Case, shape: StackShape, dtype: torch.dtype) -> list[Tensor]:
+def results(
+    function: Callable[..., Tensor], case: Case, shape: StackShape, dtype: torch.dtype
+) -> list[Tensor]:
     """The output, and the gradients of x, parameters and vectors."""
     case = differentiable(case, dtype)
     y = function(*case, shape)
@@ -114,7 +139,9 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(params=INSTRUCTIONS, ids=" ".join)
-def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+def instructions(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, ...]:
     """Each instruction set in turn is what apply_stack uses."""
     library = compiled.load(request.param)
     assert not isinstance(library, Unavailable), library
@@ -136,7 +163,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_outputs_and_gradients_are_as_exact_as_pytorch(name: str, instructions: tuple[str, ...]) -> None:
+def test_outputs_and_gradients_are_as_exact_as_pytorch(
+    name: str, instructions: tuple[str, ...]
+) -> None:
     sizes, (by_key, depth, queries, activation) = CASES[name]
     case = sample(*sizes)
     shape = shape_of(case, sizes[4], queries, by_key=by_key, depth=depth, activation=activation)
@@ -151,6 +180,15 @@ def test_outputs_and_gradients_are_as_exact_as_pytorch(name: str, instructions: 
         assert rms(ours - want) <= limit, f"result {number}: {rms(ours - want):.2e} > {limit:.2e}"
 
 
+def test_long_sums_are_as_exact_as_pytorch(instructions: tuple[str, ...]) -> None:
+    case = sample(8, 16, 64, 6000, 2)
+    shape = shape_of(case, 2, depth=1, activation="relu")
+    with torch.no_grad():
+        exact = reference(*differentiable(case, torch.float64), shape)
+        ours, theirs = (rms(f(*case, shape) - exact) for f in (apply_stack, reference))
+    assert ours <= 1.5 * theirs
+
+
 def test_random_shapes(instructions: tuple[str, ...]) -> None:
     rng = torch.Generator().manual_seed(3)
 
@@ -160,7 +198,9 @@ def test_random_shapes(instructions: tuple[str, ...]) -> None:
     for seed in range(12):
         heads, j, depth = draw(1, 4), draw(1, 37), draw(1, 3)
         layers, vectors = draw(1, depth), draw(0, depth)
-        case = sample(draw(1, 5), j, heads * draw(1, 40), draw(1, 140), heads, layers, vectors, seed)
+        case = sample(
+            draw(1, 5), j, heads * draw(1, 40), draw(1, 140), heads, layers, vectors, seed
+        )
         activation = stack.ACTIVATIONS[draw(0, 2)]
         fields = {"by_key": bool(draw(0, 1)), "depth": depth, "activation": activation}
         shape = shape_of(case, heads, draw(1, j), **fields)
@@ -172,7 +212,10 @@ def test_random_shapes(instructions: tuple[str, ...]) -> None:
 
 
 def test_an_example_has_the_same_bits_in_any_batch(instructions: tuple[str, ...]) -> None:
-    for sizes, activation in (((70, 21, 128, 200, 4, 1, 1), "gelu"), ((50, 7, 20, 33, 4, 1, 1), "gelu-tanh")):
+    for sizes, activation in (
+        ((70, 21, 128, 200, 4, 1, 1), "gelu"),
+        ((50, 7, 20, 33, 4, 1, 1), "gelu-tanh"),
+    ):
         case = sample(*sizes)
         x, *rest = case
         shape = shape_of(case, 4, 5, by_key=True, activation=activation)
@@ -202,16 +245,22 @@ def test_threads_and_training_do_not_change_bits(instructions: tuple[str, ...]) 
 @pytest.mark.parametrize("activation", stack.ACTIVATIONS)
 @pytest.mark.parametrize(
     ("tensor", "value"),
-    [("x", float("nan")), ("x", float("inf")), ("x", 1e30), ("query.weight", 1e30), ("key.weight", -1e38)]
-    + [("value.bias", float("inf")), ("widen.bias", float("nan")), ("widen.bias", float("inf"))]
-    + [("widen.bias", -float("inf")), ("widen.bias", 1e30), ("widen.bias", -1e30), ("narrow.weight", 1e38)]
-    + [("vectors", float("nan")), ("vectors", float("inf")), ("vectors", -float("inf"))],
+    [
+        *(("x", value) for value in (NAN, INF, 1e30)),
+        *(("query.weight", 1e30), ("key.weight", -1e38), ("narrow.weight", 1e38)),
+        *(("widen.bias", value) for value in (NAN, INF, -INF, 1e30, -1e30)),
+        *(("value.bias", INF), ("vectors", NAN), ("vectors", INF), ("vectors", -INF)),
+    ],
 )
 def test_nan_and_infinity_are_those_of_pytorch(
     activation: stack.Activation, tensor: str, value: float, instructions: tuple[str, ...]
 ) -> None:
     case = sample(3, 6, 20, 33, 2, 1, 1)
-    poisoned = {"x": case[0], "vectors": case[2][0], **dict(zip(stack.PARAMETERS, case[1][0], strict=True))}
+    poisoned = {
+        "x": case[0],
+        "vectors": case[2][0],
+        **dict(zip(stack.PARAMETERS, case[1][0], strict=True)),
+    }
     poisoned[tensor].view(-1)[7] = value
     shape = shape_of(case, 2, activation=activation, depth=1)
     expected, found = reference(*case, shape), apply_stack(*case, shape)
@@ -252,13 +301,12 @@ def test_gradients_of_what_needs_them() -> None:
 
 
 @pytest.mark.parametrize("linear", [False, True])
-def test_double_backward_raises(linear: bool) -> None:
+def test_double_backward_needs_the_plain_stack(linear: bool) -> None:
     case = differentiable(sample(2, 3, 8, 12, 2, 1, 1))
     y = apply_stack(*case, shape_of(case, 2))
     loss = (y[..., 0] if linear else y.square()).sum()
-    (gradient,) = torch.autograd.grad(loss, case[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        (gradient.square().sum() + case[0].sum()).backward()
+    with pytest.raises(RuntimeError, match="gradients of gradients"):
+        torch.autograd.grad(loss, case[0], create_graph=True)
 
 
 def test_backward_twice_gives_the_same_bits() -> None:
@@ -301,7 +349,10 @@ BAD: dict[str, tuple[Callable[[Case, StackShape], tuple[object, ...]], type[Exce
     "no layers": (lambda c, s: (c[0], [], c[2], s), ValueError),
     "too many layers": (lambda c, s: (c[0], c[1] * 3, c[2], s), ValueError),
     "a parameter too few": (lambda c, s: (c[0], [c[1][0][:-1]], c[2], s), ValueError),
-    "layers of other widths": (lambda c, s: (c[0], [c[1][0], sample(1, 1, 8, 9, 2)[1][0]], c[2], s), ValueError),
+    "layers of other widths": (
+        lambda c, s: (c[0], [c[1][0], sample(1, 1, 8, 9, 2)[1][0]], c[2], s),
+        ValueError,
+    ),
     "no vectors": (lambda c, s: (c[0], c[1], [], s), ValueError),
     "vectors too few": (lambda c, s: (c[0], c[1], [c[2][0][:4]], s), ValueError),
     "vectors in float16": (lambda c, s: (c[0], c[1], [c[2][0].half()], s), TypeError),
@@ -367,7 +418,7 @@ def load() -> ctypes.CDLL | Unavailable:
     return compiled.load.__wrapped__(QUICK)
 
 
-@pytest.fixture()
+@pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache; where the libraries will be."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -375,7 +426,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def compiler(path: Path, script: str) -> str:
-    """A compiler that tells its version, and otherwise runs a script in which $out is to be written."""
+    """A compiler that tells its version, and otherwise runs a script that writes $out."""
     find = 'while [ "$1" != -o ]; do shift; done; out=$2'
     path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exit\n{find}\n{script}\n')
     path.chmod(0o700)
@@ -400,12 +451,14 @@ def test_library_is_compiled_once_and_private(cache: Path) -> None:
     assert [file.stat().st_mtime_ns for file in cache.iterdir()] == [before]
 
 
-def test_library_is_private_whatever_the_umask(cache: Path) -> None:
-    before = os.umask(0)
-    try:
-        assert isinstance(load(), ctypes.CDLL)
-    finally:
-        os.umask(before)
+def test_library_is_private_whatever_the_compiler_does(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "cc"
+    script.write_text(f'#!/bin/sh\ncc "$@" && chmod -f 777 {cache}/new-*; true\n')
+    script.chmod(0o700)
+    monkeypatch.setenv("CC", str(script))
+    assert isinstance(load(), ctypes.CDLL)
     (path,) = cache.iterdir()
     assert not path.stat().st_mode & 0o022
 
@@ -442,11 +495,18 @@ def test_symbolic_link_to_a_directory_is_refused(cache: Path, tmp_path: Path) ->
     refuses("isn't a directory")
 
 
-@pytest.mark.parametrize("mode", [0o770, 0o702, 0o755])
+def test_readable_directory_is_closed(cache: Path) -> None:
+    cache.mkdir(parents=True, exist_ok=True)
+    cache.chmod(0o755)
+    assert isinstance(load(), ctypes.CDLL)
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
 def test_open_directory_is_refused(mode: int, cache: Path) -> None:
     assert isinstance(load(), ctypes.CDLL)
     cache.chmod(mode)
-    refuses(f"has the mode {mode:o}")
+    refuses("can be changed by other users")
 
 
 def test_directory_of_another_user_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,7 +516,9 @@ def test_directory_of_another_user_is_refused(cache: Path, monkeypatch: pytest.M
     refuses("belongs to another user")
 
 
-def test_library_of_another_user_is_not_loaded(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_of_another_user_is_not_loaded(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert isinstance(load(), ctypes.CDLL)
     (path,) = cache.iterdir()
     user = os.getuid()
@@ -519,7 +581,9 @@ def test_bad_compiler_is_reported(
     assert isinstance(load(), ctypes.CDLL)
 
 
-def test_hanging_compiler_is_ended(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_compiler_is_ended(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pid = tmp_path / "pid"
     monkeypatch.setenv("CC", compiler(tmp_path / "cc", f"sleep 60 & echo $! > {pid}; wait"))
     start = time.monotonic()
@@ -527,12 +591,18 @@ def test_hanging_compiler_is_ended(cache: Path, tmp_path: Path, monkeypatch: pyt
     assert isinstance(found, Unavailable)
     assert "didn't finish in time" in found.reason
     assert time.monotonic() - start < 20
-    state = Path(f"/proc/{int(pid.read_text())}/stat")  # it has ended, or is about to
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+    child = Path(f"/proc/{int(pid.read_text())}/stat")
+    while child.exists() and child.read_text().rpartition(")")[2].split()[0] not in "ZX":
+        assert time.monotonic() - start < 20  # a killed process ends soon, but not at once
+        time.sleep(0.01)
 
 
-@pytest.mark.parametrize("named", ["/nowhere/cc", "no-such-compiler -x", "'unclosed", "/etc/passwd", "/"])
-def test_missing_compiler_is_reported(named: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "named", ["/nowhere/cc", "no-such-compiler -x", "'unclosed", "/etc/passwd", "/"]
+)
+def test_missing_compiler_is_reported(
+    named: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CC", named)
     refuses("C compiler" if "unclosed" not in named else "isn't a command")
 
@@ -546,7 +616,9 @@ def test_missing_home_is_reported(home: str | None, monkeypatch: pytest.MonkeyPa
     refuses("HOME isn't set")
 
 
-def test_home_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_that_cannot_be_written_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     refuses("can't be compiled or loaded")

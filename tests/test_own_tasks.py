@@ -1,47 +1,65 @@
-"""Tasks that aren't like those of the package: what a user may add, from training to asking."""
+"""Tasks of a user's own: unlike those of the package, from training to solving, and in files."""
 
-import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 
-from lengthwise import digits
-from lengthwise.data import evaluation_set
-from lengthwise.digits import Numbers
-from lengthwise.errors import UsageError
-from lengthwise.evaluation import evaluate
-from lengthwise.experiment import load
-from lengthwise.runs import Run
+from lengthwise.arithmetic import digits
+from lengthwise.arithmetic.digits import Numbers
+from lengthwise.arithmetic.tasks import TASKS, Task
+from lengthwise.base import Registry, UsageError
+from lengthwise.cli.main import main
+from lengthwise.evaluation.accuracy import evaluate
+from lengthwise.evaluation.stress import stress
+from lengthwise.problems.evaluation_set import evaluation_set
+from lengthwise.problems.sampling import select_rows
 from lengthwise.solver import Solver
-from lengthwise.stress import stress
-from lengthwise.tasks import TASKS, Task
-from lengthwise.training import train
+from lengthwise.sweep import run_all
+from lengthwise.training import keys
+from lengthwise.training.display import Display
+from lengthwise.training.loop import train
+from lengthwise.training.runs import Run
+
+QUICK = {
+    "model.preset": "tiny",
+    "training.steps": 2,
+    "evaluation.examples": 5,
+    "evaluation.final_examples": 5,
+}
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _own_registrations(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test starts with the package's choices, and leaves none behind."""
+    monkeypatch.delenv("LENGTHWISE_IMPORT", raising=False)
+    for registry in Registry.all.values():
+        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    yield
+    for name in [name for name in sys.modules if name.startswith("own_test_")]:
+        del sys.modules[name]
 
 
 class Subtraction(Task):
     """x₁ − x₂, where x₁ is the larger one."""
 
-    kind: ClassVar[str] = "subtraction"
     symbol: ClassVar[str] = "-"
 
-    def arranged(self, *operands: Numbers) -> tuple[Numbers, ...]:
+    def admit(self, *operands: Numbers) -> tuple[Numbers, ...]:
         a, b = operands
         width = max(a.width, b.width)
-        right = digits.at_least(a.widened(width), b.widened(width))
-        return tuple(
-            Numbers(np.where(right[:, None], x.widened(width), y.widened(width)), np.where(right, x.lengths, y.lengths))
-            for x, y in ((a, b), (b, a))
-        )
+        in_order = digits.at_least(a.pad_to(width), b.pad_to(width))
+        return select_rows(in_order, a, b), select_rows(in_order, b, a)
 
     def answer(self, *operands: Numbers) -> Numbers:
         a, b = operands
         width = max(a.width, b.width)
-        return Numbers.of(digits.carried(a.widened(width) - b.widened(width)))
+        return Numbers.of(digits.resolve_carries(a.pad_to(width) - b.pad_to(width)))
 
     def answer_digits(self, operand_digits: tuple[int, ...]) -> int:
         return max(operand_digits)
@@ -50,7 +68,6 @@ class Subtraction(Task):
 class Square(Task):
     """x²"""
 
-    kind: ClassVar[str] = "square"
     symbol: ClassVar[str] = "²"
 
     def operand_digits(self, n: int) -> tuple[int, ...]:
@@ -63,120 +80,115 @@ class Square(Task):
         return 2 * operand_digits[0]
 
 
-def trained(task: type[Task], root, monkeypatch, **settings) -> Solver:
-    monkeypatch.setitem(TASKS._choices, task.kind, task)
-    quick = {"model.preset": "tiny", "training.steps": 2, "evaluation.examples": 5, "evaluation.final_examples": 5}
-    run = Run.create(load(None, {"task": task.kind, **quick, **settings}), root)
+def train_task(task: type[Task], root: Path, **changes: Any) -> Solver:
+    TASKS.register("mine")(task)
+    run = Run.create(keys.load(None, {"task": "mine", **QUICK, **changes}), root)
     list(train(run))
     return run.load()
 
 
 @pytest.mark.parametrize("order", ["most-significant-first", "least-significant-first"])
-def test_a_task_that_takes_only_some_operands(order, tmp_path, monkeypatch):
-    solver = trained(Subtraction, tmp_path, monkeypatch, **{"layout.order": order, "data.sampling": "uniform-length"})
+def test_a_task_that_admits_only_some_operands(order: str, tmp_path: Path) -> None:
+    changes = {"layout.order": order, "data.sampling": "uniform-length"}
+    solver = train_task(Subtraction, tmp_path, **changes)
     for block in evaluation_set(solver.task, 6, 300, seed=0):
         a, b = (numbers.to_ints() for numbers in block.operands)
         assert block.answer.to_ints() == [x - y for x, y in zip(a, b, strict=True)]
-        assert block.length.tolist() == [len(str(x)) for x in a]
     assert len(evaluate(solver, [3, 4], 20)) == 2
-    assert {outcome.case for outcome in stress(solver, [4], 20)} >= {"random", "unequal lengths", "zero"}
+    cases = {outcome.case for outcome in stress(solver, [4], 20)}
+    assert cases >= {"random", "unequal lengths", "zero"}
     (solution,) = solver.explain(["500 - 17"])
     assert solution.correct == 483
-    with pytest.raises(UsageError, match="'17 - 500' is none of subtraction's problems; 500 - 17 is"):
+    message = "'17 - 500' is not a problem of the task mine, but 500 - 17 is"
+    with pytest.raises(UsageError, match=message):
         solver.solve(["17 - 500"])
 
 
-def test_a_task_of_one_operand(tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match=r"layout.n_out is 10, .* 20 digits .*; layout.answer_room makes more"):
-        trained(Square, tmp_path, monkeypatch)
-    solver = trained(Square, tmp_path, monkeypatch, **{"layout.answer_room": True})
+def test_a_task_of_one_operand(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"up to 20 digits; the layout 'fitted' makes room"):
+        train_task(Square, tmp_path)
+    solver = train_task(Square, tmp_path, layout="fitted")
     (solution,) = solver.explain(["12"])
     assert solution.correct == 144
-    assert len(solver.show("12")) == solver.layout.length
+    assert len(solver.show("12")) == 4
     assert stress(solver, [4], 20)
-    with pytest.raises(UsageError, match="'1 ² 2' has 2 operands, but this model's layout has 1"):
+    with pytest.raises(UsageError, match="'1 ² 2' has 2 operands, but this model takes 1"):
         solver.solve(["1 ² 2"])
-    with pytest.raises(UsageError, match=r"'x' is no problem; write one such as 12$"):
+    with pytest.raises(UsageError, match=r"'x' is not a problem; write one such as 12$"):
         solver.solve(["x"])
 
 
 OWN = '''
 from typing import ClassVar
-from lengthwise.paper.artefact import Artefact, artefact
-from lengthwise.tasks import TASKS, Addition
+from lengthwise.arithmetic.tasks import TASKS, Addition
 
 
-@TASKS.register("sum-of-one-s-own")
+@TASKS.register("own-sum")
 class Own(Addition):
     """x₁ + x₂, once more."""
 
     symbol: ClassVar[str] = "s"
-
-
-@artefact("own", "mine", "a sum")
-class OwnArtefact(Artefact):
-    def settings(self, scale):
-        return {"one": {"task": "sum-of-one-s-own", "model.preset": "tiny", "training.steps": 1,
-                        "evaluation.examples": 5, "evaluation.final_examples": 5}}
 '''
 
 
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, since what it imports stays."""
-    command = [sys.executable, "-m", "lengthwise", *arguments]
-    return subprocess.run(command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True)
-
-
-def test_a_file_of_ones_own_is_imported_by_commands_and_their_workers(tmp_path):
-    (tmp_path / "mine.py").write_text(OWN)
-    done = run(tmp_path, "paper", "run", "own", "--import", "mine.py", "--scale", "smoke", "--seeds", "1")
-    assert done.returncode == 0, done.stderr
-    (path,) = (tmp_path / "runs").glob("*")
-    assert "1 s 2" in run(tmp_path, "solve", str(path), "1 s 2", LENGTHWISE_IMPORT="mine.py").stdout
-    told = run(tmp_path, "solve", str(path), "1 s 2").stderr
-    assert "of code that isn't imported (--import FILE): there is no task" in told
-
-
-def test_what_to_do_next_has_the_imports(tmp_path):
-    (tmp_path / "mine.py").write_text(OWN)
-    keys = "--task sum-of-one-s-own --model.preset tiny --training.steps 1 --evaluation.final_examples 5".split()
-    done = run(tmp_path, "train", "--import", "mine.py", *keys)
-    assert done.stdout.splitlines()[-1].endswith(" --import mine.py"), done.stderr
-    _, command = done.stdout.splitlines()[-1].split(": lengthwise ")
-    assert run(tmp_path, *shlex.split(command)).returncode == 0
+def test_a_file_is_imported_by_commands_and_their_workers(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("test_mine.py").write_text(OWN)
+    words = shlex.split(
+        "train --name first --import test_mine.py --task own-sum --model.preset tiny"
+        " --training.steps 1 --evaluation.examples 5 --evaluation.final_examples 5"
+    )
+    assert main(words) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.endswith(' "999999 s 123456" --import test_mine.py')
+    # Workers of this process import it, too.
+    experiment = Run("runs/first").experiment.model_copy(update={"seed": 1})
+    assert [end for _, end in run_all([Run.create(experiment)], 1, Display())] == [None]
+    # The printed command works in another process, and not without the file.
+    command = [sys.executable, "-m", *shlex.split(line.partition(": ")[2])]
+    monkeypatch.delenv("LENGTHWISE_IMPORT")
+    assert "999999 s 123456 = " in subprocess.run(command, capture_output=True, text=True).stdout
+    refused = subprocess.run(command[:-2], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "code that is not imported (--import FILE): there is no task" in refused.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "sentence"),
     [
         ("absent.py", None, "there is no Python file"),
-        ("mine.txt", "", "there is no Python file"),
-        ("mine.py", OWN.replace('"s"', '"s s"'), "the symbol of Own is 's s'; it has to be one character"),
-        ("mine.py", OWN.replace("sum-of-one-s-own", "addition"), "there is a task 'addition' already: lengthwise"),
+        ("test_mine.txt", "", "there is no Python file"),
+        ("test_mine.py", OWN.replace('"s"', '"s s"'), "the symbol of Own is 's s', but it must"),
+        ("test_mine.py", OWN.replace("own-sum", "addition"), "the task 'addition' exists already"),
     ],
-    ids=["absent", "no Python", "symbol", "name"],
+    ids=["absent", "not Python", "symbol", "name"],
 )
-def test_a_file_that_cannot_be_imported_is_told_in_a_sentence(name, content, told, tmp_path):
+def test_a_file_that_can_not_be_imported_is_refused_in_a_sentence(
+    name: str, content: str | None, sentence: str, tmp_path: Path, capsys: Capture
+) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
-    done = run(tmp_path, "list", "tasks", "--import", name)
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert main(["list", "tasks", "--import", str(tmp_path / name)]) == 2
+    message = capsys.readouterr().err
+    assert sentence in message
+    assert message.count("\n") == 1
 
 
-def test_what_goes_wrong_in_a_file_is_told_with_its_place(tmp_path):
-    (tmp_path / "mine.py").write_text("1 / 0\n")
-    done = run(tmp_path, "list", "tasks", "--import", "mine.py")
-    assert done.returncode == 1
-    assert 'mine.py", line 1' in done.stderr
-    assert "ZeroDivisionError" in done.stderr
+def test_an_error_in_a_file_keeps_its_traceback(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text("1 / 0\n")
+    with pytest.raises(ZeroDivisionError) as error:
+        main(["list", "tasks", "--import", str(tmp_path / "test_mine.py")])
+    assert error.traceback[-1].path == tmp_path / "test_mine.py"
 
 
-def test_two_files_of_one_name_are_an_error(tmp_path):
+def test_two_files_of_one_name_are_refused(tmp_path: Path, capsys: Capture) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.py").write_text("")
-    done = run(tmp_path, "list", "tasks", "--import", "a/mine.py", "--import", "b/mine.py")
-    assert (done.returncode, "have the same name" in done.stderr) == (2, True)
-    assert run(tmp_path, "list", "tasks", "--import", "a/mine.py", "--import", "./a/mine.py").returncode == 0
+        (tmp_path / folder / "test_mine.py").write_text("")
+    a, b = tmp_path / "a" / "test_mine.py", tmp_path / "b" / "test_mine.py"
+    same = tmp_path / "b" / ".." / "a" / "test_mine.py"
+    assert main(["list", "tasks", "--import", str(a), "--import", str(same)]) == 0
+    assert main(["list", "tasks", "--import", str(b)]) == 2
+    assert "have the same name" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from lengthwise.paper.artefact import Table
 from lengthwise.paper.published import contents, statement, statements, table
 
 PAPER = Path(__file__).parent.parent.parent / "shared" / "paper" / "paper.tex"
-# Of the tables as they were when they were compared with the LaTeX; any change must be compared again.
+# Of the tables as they were compared with the LaTeX; a change must be compared again.
 CHECKSUMS = {
     "addition": "e6c2728a93ec4571",
     "modular-addition": "7adb0381f7f6a1f4",

@@ -82,7 +82,7 @@ def test_a_level(values: tuple[float, ...], verdict: Verdict) -> None:
 def test_the_rule_is_two_standard_errors_of_the_difference_of_means() -> None:
     a, b = [0.5, 0.6, 0.7], [0.2, 0.3, 0.4]
     error = math.sqrt(np.var(a, ddof=1) / 3 + np.var(b, ddof=1) / 3)
-    difference = np.mean(a) - np.mean(b)
+    difference = float(np.mean(a) - np.mean(b))
     assert difference > 2 * error
     assert greater(measured(*a), measured(*b)).verdict == "holds"
     closer = [x - (difference - 1.99 * error) for x in a]  # every seed still above

@@ -25,7 +25,7 @@ from typing import BinaryIO
 
 SOURCES = Path(__file__).parent / "c"
 NATIVE = ("-march=native",)
-# Without errno, square roots stay in vectors. No flag here changes results, such as -ffast-math does.
+# Without errno, square roots take one instruction. No flag changes results, as -ffast-math would.
 FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno")
 SHARED = ("-shared", "-fPIC", "-fvisibility=hidden")
 COMPILER_SECONDS = 120.0  # for all calls of the compiler together; it takes about 5
@@ -101,7 +101,9 @@ def open_library(instructions: tuple[str, ...], seconds: float) -> ctypes.CDLL:
             os.fchmod(file.fileno(), 0o700)  # whatever the umask
             content = file.read()
         if not content:
-            raise UnavailableError(f"The C compiler {shlex.join(compiler)!r} wrote an empty library.")
+            raise UnavailableError(
+                f"The C compiler {shlex.join(compiler)!r} wrote an empty library."
+            )
         path = directory / f"stack-{key}-{digest(content)}.so"
         os.replace(temporary, path)  # at once: other processes may be doing the same
     finally:
@@ -167,9 +169,13 @@ def cache_directory() -> Path:
     if not stat.S_ISDIR(found.st_mode):
         raise UnavailableError(f"{directory} isn't a directory, so nothing is loaded from it.")
     if found.st_uid != os.getuid():
-        raise UnavailableError(f"{directory} belongs to another user, so nothing is loaded from it.")
-    if (mode := stat.S_IMODE(found.st_mode)) != 0o700:
-        raise UnavailableError(f"{directory} has the mode {mode:o}; for safety it must be 700.")
+        raise UnavailableError(
+            f"{directory} belongs to another user, so nothing is loaded from it."
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UnavailableError(f"{directory} can be changed by other users; `chmod 700` it.")
+    if stat.S_IMODE(found.st_mode) != 0o700:  # as version 0.1 made it
+        os.chmod(directory, 0o700)
     return directory
 
 

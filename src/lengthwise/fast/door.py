@@ -43,7 +43,7 @@ LAYER_PARAMETERS = tuple(  # in the order of `apply_stack`
 
 
 def is_enabled() -> bool:
-    """Whether the C code may be used: on by default where it was measured to gain (x86-64 Linux)."""
+    """Whether the C code may be used: by default where it was measured to gain (x86-64 Linux)."""
     setting = os.environ.get(VARIABLE, "on" if MEASURED else "off")
     if setting not in ("on", "off"):
         raise UsageError(f"{VARIABLE} is {setting!r}, but it must be on or off")
@@ -76,18 +76,19 @@ def logits(
     encoder.check_lengths(tokens, n_out)
     x = encoder.embed(tokens, coordinates)
     pairs = Pairs(coordinates, tokens.shape[1])
-    relative = isinstance(encoder.position(0), RELATIVE)
-    vectors = [p.vectors(pairs) if relative else None for p in encoder.positions]
+    depth = layers or encoder.config.layers
+    positions = list(encoder.positions)[:depth]
+    vectors = [p.vectors(pairs) if isinstance(p, RELATIVE) else None for p in positions]
     shape = StackShape(
         heads=encoder.config.heads,
         activation=encoder.config.activation,
         norm_epsilon=encoder.config.norm_epsilon,
         scale=encoder.layer(0).attention.head_width ** -0.5,
         by_key=isinstance(encoder.position(0), RelativeKeyQuery),
-        depth=layers or encoder.config.layers,
+        depth=depth,
         queries=n_out,
     )
-    weights = [layer_parameters(encoder.layer(i)) for i in range(len(encoder.layers))]
+    weights = [layer_parameters(encoder.layer(i)) for i in range(min(depth, len(encoder.layers)))]
     plain = partial(plain_stack, encoder, coordinates, shape)
     return encoder.classify(apply_stack(x, weights, vectors, shape, plain))
 
@@ -158,8 +159,10 @@ def unavailable() -> str | None:
 
 def unsupported_option(encoder: Encoder) -> str | None:
     config, attention = encoder.config, encoder.layer(0).attention
-    if type(attention) is not FullAttention or attention.options.mask_padding:
-        return f"model.attention is {config.attention.kind}, with options of its own"
+    if type(attention) is not FullAttention:
+        return f"model.attention is {config.attention.kind}"
+    if attention.options.mask_padding:
+        return "model.attention.mask_padding is true"
     if type(encoder.position(0)) not in (*ADDED, *RELATIVE):
         return f"model.position is {config.position.kind}"
     if type(encoder.depth) is not FixedDepth:
@@ -180,10 +183,9 @@ def unsupported_tensors(
 ) -> str | None:
     if not verify.plain_tensors(tokens, *encoder.parameters()):
         return "tensors are not float32 on the CPU"
-    if type(encoder.position(0)) in RELATIVE:
-        options = encoder.position(0).options
-        coordinate = getattr(coordinates, getattr(options, "coordinate"))
-        if coordinate.dim() != 1:
+    if isinstance(position := encoder.position(0), RELATIVE):
+        needed = (position.options.coordinate, "operand", "shared", "row")
+        if any(getattr(coordinates, name).dim() != 1 for name in needed):
             return "positions differ from example to example"
     return None
 

@@ -63,7 +63,8 @@ def apply_stack(
         *(*x.shape[:2], shape.queries, x.shape[2], shape.heads, len(layers[0][10])),
         *(shape.depth, len(layers), len(vectors), torch.get_num_threads()),
         *(ACTIVATIONS.index(shape.activation), shape.by_key),
-        torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given),
+        torch.is_grad_enabled()
+        and any(tensor is not None and tensor.requires_grad for tensor in given),
         *(shape.scale, shape.norm_epsilon),
     )
     tensors = (None if tensor is None else tensor.contiguous().resolve_neg() for tensor in given)
@@ -94,7 +95,17 @@ def check(
         if not inner:
             raise ValueError(f"widen.weight of layer {number} has no rows")
         square, row = (width, width), (width,)
-        expected = *4 * (square, row), row, row, (inner, width), (inner,), (width, inner), row, row, row
+        expected = (
+            *4 * (square, row),
+            row,
+            row,
+            (inner, width),
+            (inner,),
+            (width, inner),
+            row,
+            row,
+            row,
+        )
         for name, parameter, size in zip(PARAMETERS, layer, expected, strict=True):
             check_tensor(f"{name} of layer {number}", parameter, size)
     for number, relative in enumerate(vectors):
@@ -167,7 +178,12 @@ class StackFunction(torch.autograd.Function):
         saved = Memory(ctx.saved_tensors[many:], ctx.places)
         vectors, parameters = tensors[: shape.vectors], tensors[shape.vectors :]
         if torch.is_grad_enabled():  # the gradient itself will be differentiated
-            return None, None, None, *differentiable_gradients(ctx.plain, x, vectors, parameters, dy)
+            return (
+                None,
+                None,
+                None,
+                *differentiable_gradients(ctx.plain, x, vectors, parameters, dy),
+            )
         needed = ctx.needs_input_grad[4 : 4 + shape.vectors]
         return None, None, None, *gradients(ctx, vectors, parameters, saved, needed, dy)
 
@@ -182,14 +198,9 @@ def differentiable_gradients(
     if plain is None:
         raise RuntimeError("the C code has no gradients of gradients")
     inputs = [x, *vectors, *parameters]
-    needed = [i for i, tensor in enumerate(inputs) if tensor is not None and tensor.requires_grad]
-    found = torch.autograd.grad(
-        plain(x, vectors, parameters),
-        [inputs[i] for i in needed],  # type: ignore[misc]
-        dy,
-        create_graph=True,
-        allow_unused=True,
-    )
+    needed = {i: t for i, t in enumerate(inputs) if t is not None and t.requires_grad}
+    y = plain(x, vectors, parameters)
+    found = torch.autograd.grad(y, list(needed.values()), dy, create_graph=True, allow_unused=True)
     by_input = dict(zip(needed, found, strict=True))
     return [by_input.get(i) for i in range(len(inputs))]
 
@@ -203,7 +214,10 @@ def gradients(
     dy: Tensor,
 ) -> list[Tensor | None]:
     shape: Shape = ctx.shape
-    dvectors = [torch.zeros_like(v) if need else None for v, need in zip(vectors, needed, strict=True)]
+    dvectors = [
+        torch.zeros_like(v) if need and v is not None else None
+        for v, need in zip(vectors, needed, strict=True)
+    ]
     dparameters = [torch.zeros_like(parameter) for parameter in parameters]
     dx = dy.new_empty(shape.examples, shape.length, shape.width)
     dy, scratch = dy.contiguous().resolve_neg(), Memory.of(ctx.library, shape, BACKWARD)
@@ -217,7 +231,7 @@ def gradients(
 
 @dataclass(frozen=True)
 class Memory:
-    """Pieces of memory for the C code, several to a buffer: which one, and where in it, in bytes."""
+    """Pieces of memory for the C code: which buffer each is in, and where in it, in bytes."""
 
     buffers: Sequence[Tensor]
     places: Sequence[tuple[int, int]]

@@ -232,7 +232,8 @@ def compare_modules(own: nn.Module, fresh: nn.Module, name: str, training: bool)
         extra = sorted(mine.keys() ^ theirs.keys())
         return f"{name} has {'its own' if extra[0] in mine else 'no'} {extra[0]}"
     for key, value in mine.items():
-        if key in ("_parameters", "_modules", "training"):
+        # The last one tells which kind of backward hooks there are, and stays when they are gone.
+        if key in ("_parameters", "_modules", "training", "_is_full_backward_hook"):
             continue
         if key.endswith("_hooks") and value:
             return f"{name} has hooks"

@@ -17,14 +17,25 @@ from lengthwise.training import keys
 from lengthwise.training.display import Display, percent
 from lengthwise.training.runs import Run
 
+SUMS: Overrides = {
+    "task": "addition",
+    "data.test_digits": 20,
+    "model.layers": 6,
+    "training.steps": 3000,
+    "evaluation.lengths": "5,6,15",
+    "evaluation.final_lengths": "4,5,6,8,10,15,20",
+}
 PRODUCTS: Overrides = {
     "task": {"kind": "multiplication", "second_digits": 1},
     "layout": "compact",
+    "training.steps": 2700,
+    "evaluation.final_lengths": "4,5,6,8,10",
 }
 PRIMED = 50
-STEPS = 2700  # of all but fine-tuning
-TESTS: Overrides = {
-    "evaluation.final_lengths": "3:10",
+FAR = 15  # digits
+COMMON: Overrides = {
+    "model.heads": 8,
+    "training.optimizer": "muon",
     "evaluation.final_examples": 500,
     "evaluation.every": 500,
     "evaluation.examples": 200,
@@ -38,10 +49,10 @@ SMOKE: Overrides = {
 RELATIVE, ABSOLUTE = "sum, relative-key", "sum, absolute"
 UNPRIMED, WITH_PRIMING, FINE_TUNED = "n×1, no priming", "n×1, primed", "n×1, fine-tuned"
 EXPERIMENTS: dict[str, Overrides] = {
-    RELATIVE: {"task": "addition", "model.position": "relative-key", "training.steps": STEPS},
-    ABSOLUTE: {"task": "addition", "model.position": "absolute", "training.steps": STEPS},
-    UNPRIMED: {**PRODUCTS, "training.steps": STEPS},
-    WITH_PRIMING: {**PRODUCTS, "data.priming": {10: PRIMED}, "training.steps": STEPS},
+    RELATIVE: {**SUMS, "model.position": "relative-key"},
+    ABSOLUTE: {**SUMS, "model.position": "absolute"},
+    UNPRIMED: PRODUCTS,
+    WITH_PRIMING: {**PRODUCTS, "data.priming": {10: PRIMED}},
     FINE_TUNED: {
         **PRODUCTS,
         "start_from": UNPRIMED,  # by its name here
@@ -62,9 +73,9 @@ def demo(root: Path, jobs: int, again: bool, smoke: bool) -> None:
     console = Console()
     runs = create_runs(root, again, smoke)
     console.print(
-        "Trained on numbers of 1 to 5 digits, tested on up to 10. Five small models (200,000"
-        f" parameters each), {jobs} at a time, a few minutes in all; finished ones aren't trained"
-        " again.\n"
+        "Trained on numbers of 1 to 5 digits, tested on sums of up to 20 and products of up to 10."
+        f" Five small models (200,000 parameters each), {jobs} at a time, a few minutes in all;"
+        " finished ones aren't trained again.\n"
     )
     with Display({run.path.name: name for name, run in runs.items()}) as display:
         for run, failure in run_all(list(runs.values()), jobs, display):
@@ -78,7 +89,7 @@ def demo(root: Path, jobs: int, again: bool, smoke: bool) -> None:
         console.print(f"• {sentence}", highlight=False)
     command = "lengthwise" if shutil.which("lengthwise") else sys.argv[0]
     console.print(f"\nThe figure is {figure}. Ask the models yourself:", highlight=False)
-    for name, problem in {RELATIVE: "999999 + 123456", WITH_PRIMING: "1234567890 x 7"}.items():
+    for name, problem in {RELATIVE: "999999999999999 + 1", WITH_PRIMING: "1234567890 x 7"}.items():
         line = f'  {command} solve {runs[name].path} "{problem}"'
         console.print(line, highlight=False, soft_wrap=True)
 
@@ -87,7 +98,7 @@ def create_runs(root: Path, again: bool, smoke: bool) -> dict[str, Run]:
     """The five runs by name; those that are compared have the same budget."""
     runs: dict[str, Run] = {}
     for name, overrides in EXPERIMENTS.items():
-        fields = {**TESTS, **overrides, **(SMOKE if smoke else {})}
+        fields = {**COMMON, **overrides, **(SMOKE if smoke else {})}
         if "start_from" in fields:
             fields["start_from"] = str(runs[fields["start_from"]].path)
         runs[name] = Run.create(keys.load(None, fields), root)
@@ -102,15 +113,16 @@ def by_length(run: Run) -> Accuracies:
 
 
 def table(accuracies: Mapping[str, Accuracies]) -> Table:
-    title = "Exact match (%) by number of digits: 3 to 5 in domain, 6 to 10 beyond"
+    title = "Exact match (%) by number of digits: up to 5 in domain, from 6 on beyond"
     shown = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
-    lengths = sorted(next(iter(accuracies.values())))
+    lengths = sorted({length for tested in accuracies.values() for length in tested})
     shown.add_column("digits", no_wrap=True)
     for length in lengths:
         shown.add_column(str(length), justify="right")
     for name in sorted(accuracies, reverse=True):
-        shares = (accuracies[name][length]["exact_match"] for length in lengths)
-        shown.add_row(name, *(f"{100 * share:.1f}" for share in shares))
+        tested = accuracies[name]
+        cells = [f"{100 * tested[n]['exact_match']:.1f}" if n in tested else "" for n in lengths]
+        shown.add_row(name, *cells)
     problems = {a["examples"] for tested in accuracies.values() for a in tested.values()}
     shown.caption = f"one seed; {' or '.join(map(str, problems))} random problems a cell"
     shown.caption_justify = "left"
@@ -140,9 +152,8 @@ def draw(accuracies: Mapping[str, Accuracies], path: Path) -> None:
             label = name.partition(", ")[2]
             axis.plot(lengths, shares, color=colour, marker=marker, label=label)
             axis.fill_between(lengths, low, high, color=colour, alpha=0.2, linewidth=0)
-        axis.set(
-            title=title, xlabel="digits of the first operand", xlim=(2.6, 10.4), ylim=(-3, 103)
-        )
+        longest = max(accuracies[names[0]])
+        axis.set(title=title, xlabel="digits", xlim=(3.6, longest + 0.4), ylim=(-3, 103))
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False)
     axes[0].set_ylabel("exact match (%)")
@@ -158,7 +169,7 @@ def conclusions(accuracies: Mapping[str, Accuracies]) -> list[str]:
 
     embeddings = (
         f"Sums of 5 digits: relative-key {share(RELATIVE, 5)}, absolute {share(ABSOLUTE, 5)};"
-        f" of 6, one more than trained: {share(RELATIVE, 6)} and {share(ABSOLUTE, 6)}"
+        f" of {FAR}, three times as long: {share(RELATIVE, FAR)} and {share(ABSOLUTE, FAR)}"
     )
     priming = (
         f"Products of 10 digits: {share(UNPRIMED, 10)} without priming, {share(WITH_PRIMING, 10)}"
@@ -177,11 +188,11 @@ def conclusions(accuracies: Mapping[str, Accuracies]) -> list[str]:
 
 
 def conclude_embeddings(relative: Accuracies, absolute: Accuracies) -> str:
-    if relative[6]["low"] <= absolute[6]["high"]:
+    if relative[FAR]["low"] <= absolute[FAR]["high"]:
         return "Here that shows no advantage of relative embeddings."
     if absolute[5]["low"] > 0.5 and absolute[6]["high"] < 0.1:
-        return "Only relative embeddings carry over to a length that was never trained."
-    return "Relative embeddings do better at a length that was never trained."
+        return "Only relative embeddings carry over to lengths that were never trained."
+    return "Relative embeddings do better at lengths that were never trained."
 
 
 def conclude_priming(unprimed: Accuracies, primed: Accuracies) -> str:

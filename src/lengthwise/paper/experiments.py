@@ -82,7 +82,7 @@ def modular_addition(
     """Sums modulo c of up to 20 digits (§4)."""
     keys = base_keys(scale, "modular", "UTransformer", size, embedding)
     lengths = tested_lengths(scale, 5, 6, 10, 15, 20)
-    return modular(scale, keys, "modular-addition", modulus, order, 20, lengths)
+    return modular_keys(scale, keys, "modular-addition", modulus, order, 20, lengths)
 
 
 def modular_multiplication(
@@ -91,10 +91,10 @@ def modular_multiplication(
     """Products modulo c of up to 35 × 3 digits (§4)."""
     keys = base_keys(scale, "modular-products", "UTransformer", size, embedding)
     lengths = tested_lengths(scale, 5, 10, 20, 30, 35)
-    return modular(scale, keys, "modular-multiplication", modulus, order, 35, lengths)
+    return modular_keys(scale, keys, "modular-multiplication", modulus, order, 35, lengths)
 
 
-def modular(
+def modular_keys(
     scale: ScaleName,
     keys: Overrides,
     task: str,
@@ -140,12 +140,12 @@ def products(
     return keys
 
 
-def primed(scale: ScaleName, count: int, embedding: str = "RPE_k") -> Overrides:
+def primed_products(scale: ScaleName, count: int, embedding: str = "RPE_k") -> Overrides:
     """Products with primed examples of the long length."""
     return products(scale, embedding=embedding, priming=one_length(long_length(scale), count))
 
 
-def fine_tuned(scale: ScaleName, count: int) -> Overrides:
+def fine_tuned_products(scale: ScaleName, count: int) -> Overrides:
     """The unprimed model, trained further on long products alone (§5.1)."""
     long = long_length(scale)
     keys = {

@@ -21,6 +21,9 @@ def mixture(name: str) -> Callable[[Rewrite], Rewrite]:
     """Register a mixture; the docstring's first line describes it to users."""
 
     def register(rewrite: Rewrite) -> Rewrite:
+        known = MIXTURES.get(name)
+        if known and known.__qualname__ != rewrite.__qualname__:  # not a notebook's cell again
+            raise UsageError(f"there is a mixture '{name}' already")
         MIXTURES[name] = rewrite
         return rewrite
 

@@ -40,8 +40,7 @@ def train(
 def create_run(experiment: Experiment, root: str | Path, name: str | None, again: bool) -> Run:
     """The experiment's run, after all checks that need no directory."""
     machine.check(experiment.device, experiment.threads)
-    with torch.device("meta"):  # shapes only
-        longest = experiment.build().encoder.position(0).longest
+    longest = experiment.build().encoder.position(0).longest
     length = experiment.training_layout().length
     if longest and length > longest:
         raise UsageError(

@@ -25,7 +25,8 @@ INLINE vector gelu(vector x, vector *slope) {
 
 /* x * sigmoid(x * (A + B * x^2)), which is gelu as approximated by tanh */
 INLINE vector gelu_tanh(vector x, vector *slope) {
-    const float a = 1.5957691216f, b = 0.0713548163f; /* 2 * sqrt(2 / pi), and 0.044715 times that */
+    /* 2 * sqrt(2 / pi), and 0.044715 times that */
+    const float a = 1.5957691216f, b = 0.0713548163f;
     vector exponent = x * (-LOG2_E * a - LOG2_E * b * (x * x));
     vector share = 1.0f / (1.0f + power_of_two(minimum(broadcast(128), exponent)));
     *slope = share + x * share * (1.0f - share) * (a + 3.0f * b * x * x);

@@ -20,8 +20,10 @@ static void gather(attention_shape s, const float *x, long length, long position
 
 static void scatter_add(attention_shape s, const float *x, long length, long position, float *to) {
     long width = s.heads * s.head;
-    for (long b = 0; b < s.examples; b++)
-        for (long e = 0; e < width; e++) to[(b * length + position) * width + e] += x[b * width + e];
+    for (long b = 0; b < s.examples; b++, x += width) {
+        float *row = to + (b * length + position) * width;
+        for (long e = 0; e < width; e++) row[e] += x[e];
+    }
 }
 
 /* Softmax of rows of scale * products + x, where x is n numbers, padded; the padding becomes 0 */
@@ -104,7 +106,8 @@ static void score_by_key(attention_shape s, const float *k, const float *vectors
     for (long j = 0; j < s.keys; j++) {
         pack_transposed(s.head, s.queries, vectors + j * s.head, s.keys * s.head, at.panels);
         gather(s, k, s.keys, j, at.position);
-        matmul(heads, across, s.head, at.position, s.head, 1, at.panels, nothing, at.scores, across);
+        matmul(heads, across, s.head, at.position, s.head, 1, at.panels, nothing, at.scores,
+               across);
         for (long e = 0; e < heads; e++)
             for (long i = 0; i < s.queries; i++)
                 scores[(e * s.queries + i) * row + j] += at.scores[e * across + i];
@@ -143,8 +146,8 @@ void attention_backward(attention_shape s, const float *q, const float *k, const
         softmax_rows_backward(s.queries, s.keys, s.scale, w, ds, at.scores);
         matmul_rows(s.keys, s.head, s.queries, w, 1, row, d, width, at.panels, nothing, dv + key,
                     width);
-        matmul_rows(s.queries, s.head, s.keys, at.scores, row, 1, k + key, width, at.panels, nothing,
-                    dq + query, width);
+        matmul_rows(s.queries, s.head, s.keys, at.scores, row, 1, k + key, width, at.panels,
+                    nothing, dq + query, width);
         matmul_rows(s.keys, s.head, s.queries, at.scores, 1, row, q + query, width, at.panels,
                     nothing, dk + key, width);
     }

@@ -44,7 +44,7 @@ saved_layer lay_out_saved(const stack_shape *s, long examples, long queries, are
     return at;
 }
 
-/* What a group of examples needs on its way through a layer: rows of all its tokens, and of a block */
+/* What a group of examples needs on its way through a layer: of all its tokens, and of a block */
 typedef struct {
     float *query_x, *mixed;
     float *added, *after, *inner, *normed, *inverse_std;

@@ -11,12 +11,13 @@
 
 /* What the caller asks for; compiled.py has the same structure */
 typedef struct {
-    long examples, length, queries; /* x is (examples, length, width), y (examples, queries, width) */
-    long width, heads, inner;       /* inner: the width of the feed-forward network */
-    long depth, layers, vectors;    /* layers applied; how many layers and vectors take turns */
+    /* x is (examples, length, width), y is (examples, queries, width) */
+    long examples, length, queries, width, heads;
+    long inner;                  /* the width of the feed-forward network */
+    long depth, layers, vectors; /* layers applied; how many layers and vectors take turns */
     long threads;
     int activation; /* 0: relu, 1: gelu, 2: gelu as approximated by tanh */
-    int by_key;     /* whether relative vectors are multiplied with keys, and not only with queries */
+    int by_key;     /* whether relative vectors are multiplied with keys, too, not only queries */
     int training;   /* whether to save what gradients need */
     float scale, norm_epsilon;
 } stack_shape;
@@ -28,7 +29,8 @@ typedef struct {
     float *feedforward_norm, *feedforward_norm_bias;
 } layer_parameters;
 
-/* The weights of a layer in panels: transposed for y = x * weight', as they are for dx = dy * weight */
+/* The weights of a layer in panels: transposed for y = x * weight', as they are for
+   dx = dy * weight */
 typedef struct {
     float *query, *key, *value, *output, *widen, *narrow;
 } packed_layer;
@@ -44,7 +46,8 @@ void activate(int activation, long n, const float *x, float *y, float *slopes);
 /* norms.c: y (m, n) is the layer norm of x + residual. What is normed, before weight and bias, and
    1 / standard deviation are kept for the gradient. */
 void layer_norm(long m, long n, float epsilon, const float *x, const float *residual,
-                const float *weight, const float *bias, float *y, float *normed, float *inverse_std);
+                const float *weight, const float *bias, float *y, float *normed,
+                float *inverse_std);
 void layer_norm_backward(long m, long n, const float *normed, const float *inverse_std,
                          const float *weight, const float *dy, float *dx);
 /* y from what is normed, by the same formula */
@@ -56,8 +59,8 @@ void add_norm_gradient(long start, long columns, long m, long n, const float *no
                        const float *dy, float *dweight, float *dbias);
 
 /* attention.c: shapes are (examples, queries or keys, heads * head), and weights (examples, heads,
-   queries, padded keys). Relative vectors (i, j, head), whose rows i are keys * head apart, are NULL
-   if there are none. */
+   queries, padded keys). Relative vectors (i, j, head), whose rows i are keys * head apart, are
+   NULL if there are none. */
 typedef struct {
     long examples, heads, queries, keys, head;
     float scale;
@@ -76,8 +79,8 @@ void add_vector_gradient_by_key(attention_shape s, long j, const float *k, const
                                 float *dvectors, arena room);
 
 /* layer.c: what a layer saves for its gradient, of all examples. x, its rows with queries and mixed
-   are in panels; widened is before the activation. Without training, of one group and the first line
-   only. */
+   are in panels; widened is before the activation. Without training, of one group and the first
+   line only. */
 typedef struct {
     float *q, *k, *v, *weights;
     float *x, *query_x, *mixed, *widened;

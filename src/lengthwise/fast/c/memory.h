@@ -2,7 +2,7 @@
 
    Nothing here allocates. A layout is a function that takes pieces from an arena, one after the
    other. It is called twice: by `stack_pieces` on an arena that notes their sizes, and on one with
-   the pieces that the caller has allocated. So an allocation that fails is an exception in Python. */
+   the pieces that the caller has allocated. So a failed allocation is an exception in Python. */
 
 #ifndef LENGTHWISE_MEMORY_H
 #define LENGTHWISE_MEMORY_H

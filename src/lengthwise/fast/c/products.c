@@ -23,8 +23,10 @@ static const float zeros[PANEL];
 INLINE void transpose(const float *x, long x_row, float *to, long to_row) {
     quarter rows[4], pairs[4], columns[4];
     UNROLLED for (int r = 0; r < 4; r++) memcpy(rows + r, x + r * x_row, sizeof(quarter));
-    pairs[0] = SHUFFLE(rows[0], rows[1], 0, 4, 1, 5), pairs[1] = SHUFFLE(rows[2], rows[3], 0, 4, 1, 5);
-    pairs[2] = SHUFFLE(rows[0], rows[1], 2, 6, 3, 7), pairs[3] = SHUFFLE(rows[2], rows[3], 2, 6, 3, 7);
+    pairs[0] = SHUFFLE(rows[0], rows[1], 0, 4, 1, 5);
+    pairs[1] = SHUFFLE(rows[2], rows[3], 0, 4, 1, 5);
+    pairs[2] = SHUFFLE(rows[0], rows[1], 2, 6, 3, 7);
+    pairs[3] = SHUFFLE(rows[2], rows[3], 2, 6, 3, 7);
     columns[0] = SHUFFLE(pairs[0], pairs[1], 0, 1, 4, 5);
     columns[1] = SHUFFLE(pairs[0], pairs[1], 2, 3, 6, 7);
     columns[2] = SHUFFLE(pairs[2], pairs[3], 0, 1, 4, 5);
@@ -165,7 +167,8 @@ static void add_column_sums(long m, long wide, long columns, const float *panel,
         vector total = {0};
         for (long p = 0; p < m; p += ROWS_TOGETHER) {
             vector part = {0};
-            for (long r = p; r < smaller(m, p + ROWS_TOGETHER); r++) part += load(panel + r * wide + c);
+            long end = smaller(m, p + ROWS_TOGETHER);
+            for (long r = p; r < end; r++) part += load(panel + r * wide + c);
             total += part;
         }
         store_first(columns - c, sums + c, load_first(columns - c, sums + c) + total);

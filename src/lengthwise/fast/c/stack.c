@@ -100,11 +100,12 @@ EXPORT long stack_pieces(const stack_shape *s, int purpose, long *sizes) {
 /* What layer i has saved, or will save */
 static saved_layer saved_at(const stack_shape *s, float *const *saved, long i) {
     const long pieces = sizeof(saved_layer) / sizeof(float *);
-    return lay_out_saved(s, s->examples, queries_at(s, i), &(arena){.pieces = saved, .next = i * pieces});
+    arena a = {.pieces = saved, .next = i * pieces};
+    return lay_out_saved(s, s->examples, queries_at(s, i), &a);
 }
 
-/* Packs all weights (n, k): for y = x * weight', or for dx = dy * weight. Returns the scratch memory
-   that is left. */
+/* Packs all weights (n, k): for y = x * weight', or for dx = dy * weight. Returns the scratch
+   memory that is left. */
 static arena pack_layers(const stack_shape *s, const layer_parameters *p, int purpose,
                          float *const *scratch) {
     long width = s->width, inner = s->inner;

@@ -85,7 +85,7 @@ INLINE vector power_of_two(vector x) {
     const vector shift = broadcast(12582912); /* 1.5 * 2^23: adding it rounds to a whole number */
     x = maximum(broadcast(-127), x);
     vector n = x + shift;
-    /* The bits of n end in its whole number, which becomes an exponent: 0 for -127, all ones for 128 */
+    /* The last bits of n are its whole number, which becomes an exponent: 0 at -127, inf at 128 */
     vector power = (vector)(((mask)n << 23) + (127 << 23));
     x -= n - shift;
     vector y = broadcast(1.53458118e-4f);

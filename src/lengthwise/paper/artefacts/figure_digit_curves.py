@@ -11,8 +11,8 @@ from lengthwise.paper.experiments import (
     SHORT,
     UNPRIMED,
     addition,
-    primed,
     primed_label,
+    primed_products,
     products,
 )
 from lengthwise.paper.learning import digit_gap, lead_of_outer_digits, tested_digit_curves
@@ -62,7 +62,7 @@ class FigureDigitCurves(Artefact):
             ABSOLUTE: addition(scale, "APE"),
             RELATIVE: addition(scale, "RPE_k"),
             UNPRIMED: products(scale),
-            WITH_PRIMING: primed(scale, PRIMED),
+            WITH_PRIMING: primed_products(scale, PRIMED),
         }
 
     def draw(self, results: Results, figure: Any) -> None:

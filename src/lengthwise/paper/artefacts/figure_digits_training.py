@@ -4,7 +4,7 @@ from typing import Any
 
 from lengthwise.paper.artefact import Artefact, artefact
 from lengthwise.paper.drawing import POSITION, draw_digits, finish, panels
-from lengthwise.paper.experiments import PRODUCTS_NOTE, SECOND, SHORT, primed, primed_label
+from lengthwise.paper.experiments import PRODUCTS_NOTE, SECOND, SHORT, primed_label, primed_products
 from lengthwise.paper.learning import training_digit_curves
 from lengthwise.paper.results import Results
 from lengthwise.paper.scales import Overrides, ScaleName
@@ -32,7 +32,7 @@ class FigureDigitsTraining(Artefact):
     )
 
     def conditions(self, scale: ScaleName) -> dict[str, Overrides]:
-        return {primed_label(count): primed(scale, count) for count in COUNTS[scale]}
+        return {primed_label(count): primed_products(scale, count) for count in COUNTS[scale]}
 
     def draw(self, results: Results, figure: Any) -> None:
         counts, digits = COUNTS[results.scale], SHORT + SECOND[results.scale]

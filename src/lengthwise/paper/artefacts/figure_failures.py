@@ -31,7 +31,9 @@ CHAIN = int(statement("consecutive carries in almost all failures"))
 Counts = Mapping[int, float]
 
 
-def studied(results: Results, quantity: Callable[[Record], float | None], name: str) -> Measurement:
+def measure_study(
+    results: Results, quantity: Callable[[Record], float | None], name: str
+) -> Measurement:
     """A number of each seed's failure study. Seeds differ in accuracy, so they are never pooled."""
 
     def of_record(record: Record) -> float | None:
@@ -60,8 +62,10 @@ def need_carries(results: Results, name: str, least: int, noun: str) -> Judgemen
     def share_of(outcome: int) -> Callable[[Record], float | None]:
         return lambda study: share(by_outcome(study, name)[outcome], lambda n: n >= least)
 
-    failed = studied(results, share_of(0), f"share of failures with {least} {noun} or more")
-    solved = studied(results, share_of(1), f"share of solved sums with {least} {noun} or more")
+    failed = measure_study(results, share_of(0), f"share of failures with {least} {noun} or more")
+    solved = measure_study(
+        results, share_of(1), f"share of solved sums with {least} {noun} or more"
+    )
     return all_of([at_least(failed, ALMOST_ALL), greater(failed, solved)])
 
 
@@ -77,7 +81,7 @@ def further_impact(study: Record, name: str, least: int) -> float | None:
 
 
 def no_further_impact(results: Results, name: str, least: int, noun: str) -> Judgement:
-    difference = studied(
+    difference = measure_study(
         results,
         lambda study: further_impact(study, name, least),
         f"difference between fewer and more {noun}, from {least} on",
@@ -98,7 +102,7 @@ def median(counts: Counts) -> int:
 
 def small_share(results: Results, name: str, most: int, noun: str) -> Measurement:
     """The share of failures with a small value."""
-    return studied(
+    return measure_study(
         results, lambda study: share(integer_keys(study[name]), lambda n: n <= most), noun
     )
 

@@ -10,11 +10,11 @@ from lengthwise.paper.experiments import (
     PRODUCTS_NOTE,
     SHORT,
     UNPRIMED,
-    fine_tuned,
     fine_tuned_label,
+    fine_tuned_products,
     long_length,
-    primed,
     primed_label,
+    primed_products,
     products,
 )
 from lengthwise.paper.learning import short_before_long
@@ -119,8 +119,8 @@ class FigureFinetuningPriming(Artefact):
         counts = FINE_TUNING_COUNTS[scale]
         return {
             UNPRIMED: products(scale),
-            WITH_PRIMING: primed(scale, PRIMED),
-            **{fine_tuned_label(count): fine_tuned(scale, count) for count in counts},
+            WITH_PRIMING: primed_products(scale, PRIMED),
+            **{fine_tuned_label(count): fine_tuned_products(scale, count) for count in counts},
         }
 
     def grids(self, results: Results) -> dict[str, Grid]:

@@ -23,7 +23,7 @@ def label(reading: str, second_digits: int) -> str:
     return f"{reading}, {SECONDS[second_digits]}"
 
 
-def between(results: Results, run: str) -> Measurement:
+def mean_between(results: Results, run: str) -> Measurement:
     """The mean accuracy from 6 to 34 digits, which were never trained."""
 
     def mean(record: Record) -> float:
@@ -48,7 +48,7 @@ class FigureOverspill(Artefact):
         Claim(
             "with even training lengths and one digit, every length between 5 and 35 is learnt,"
             " too (at least half right on average)",
-            lambda results: at_least(between(results, label("lengths even", 1)), 0.5),
+            lambda results: at_least(mean_between(results, label("lengths even", 1)), 0.5),
         ),
         Claim(
             "with uniform integers and one digit, there is no overspill (at most 10 % on average,"
@@ -56,21 +56,23 @@ class FigureOverspill(Artefact):
             lambda results: all_of(
                 [
                     at_least(results.accuracy(label("integers uniform", 1), LONG), 0.5),
-                    at_most(between(results, label("integers uniform", 1)), 0.1),
+                    at_most(mean_between(results, label("integers uniform", 1)), 0.1),
                 ]
             ),
         ),
         Claim(
             "even training lengths cause overspill: more is learnt between 5 and 35 digits than"
             " with uniform integers (by 1 digit)",
-            lambda results: greater(*(between(results, label(reading, 1)) for reading in READINGS)),
+            lambda results: greater(
+                *(mean_between(results, label(reading, 1)) for reading in READINGS)
+            ),
         ),
         Claim(
             "three digits prevent overspill: less is learnt between 5 and 35 digits than by one"
             " digit (lengths even)",
             lambda results: greater(
-                between(results, label("lengths even", 1)),
-                between(results, label("lengths even", 3)),
+                mean_between(results, label("lengths even", 1)),
+                mean_between(results, label("lengths even", 3)),
             ),
         ),
     )

@@ -38,6 +38,7 @@ from lengthwise.problems.priming import Priming, curriculum, one_length
 
 LONG = 35
 TOO_FEW = int(statement("fewest primed examples that help"))
+PUBLISHED = statements("priming needed by train set size")
 COUNTS: dict[ScaleName, tuple[int, ...]] = {
     "smoke": (5, 50),
     "cpu": (10, 25, 50, 100),
@@ -253,7 +254,7 @@ class FigurePrimingAblations(Artefact):
                 "The priming sample grows with the logarithm of the train set size",
                 [LONG],
                 [],
-                "30, 70 and 100 examples for 10³, 10⁴ and 10⁵",
+                ", ".join(f"{count:g} examples for {size}" for size, count in PUBLISHED.items()),
                 lambda results: describe_samples(needed_by_size(results)),
             ),
         ),
@@ -344,8 +345,7 @@ class FigurePrimingAblations(Artefact):
         draw_thresholds(by_size_axis, sizes, "log", "for each factor of ten")
         ticks(by_size_axis, list(by_size(results.scale)))
         if results.scale == "paper":
-            published = statements("priming needed by train set size")
-            x, y = list(published), list(published.values())
+            x, y = list(PUBLISHED), list(PUBLISHED.values())
             by_size_axis.plot(x, y, "D", color=RED, mfc="none", label="published")
         draw_thresholds(by_length_axis, lengths, "linear", "for each digit")
         by_length_axis.set_xticks(list(by_length(results.scale)))

@@ -20,7 +20,7 @@ from lengthwise.paper.experiments import (
     SECOND,
     SHORT,
     long_length,
-    primed,
+    primed_products,
     products,
 )
 from lengthwise.paper.learning import digit_gap, short_before_long, tested_digit_curves
@@ -86,9 +86,9 @@ class FigurePrimingAbsolute(Artefact):
     def conditions(self, scale: ScaleName) -> dict[str, Overrides]:
         return {
             WITHOUT: products(scale, embedding="APE"),
-            WITH_FEW: primed(scale, PRIMED, "APE"),
-            WITH_MANY: primed(scale, MANY, "APE"),
-            RELATIVE: primed(scale, PRIMED),
+            WITH_FEW: primed_products(scale, PRIMED, "APE"),
+            WITH_MANY: primed_products(scale, MANY, "APE"),
+            RELATIVE: primed_products(scale, PRIMED),
         }
 
     def grids(self, results: Results) -> dict[str, Grid]:

@@ -40,16 +40,20 @@ def primings(scale: ScaleName) -> dict[str, Priming]:
 
 def mean_over(results: Results, label: str, lengths: Sequence[int], name: str) -> Measurement:
     """The mean accuracy over lengths."""
-    return results.measure(label, lambda r: float(np.mean(tested(r, lengths))), f"{label}, {name}")
+    return results.measure(
+        label, lambda r: float(np.mean(shares_at(r, lengths))), f"{label}, {name}"
+    )
 
 
-def worst(results: Results, label: str) -> Measurement:
+def worst_length(results: Results, label: str) -> Measurement:
     """The worst accuracy over all lengths beyond training."""
     lengths = (*BETWEEN, LONG)
-    return results.measure(label, lambda r: min(tested(r, lengths)), f"{label}, the worst length")
+    return results.measure(
+        label, lambda r: min(shares_at(r, lengths)), f"{label}, the worst length"
+    )
 
 
-def tested(record: Record, lengths: Sequence[int]) -> list[float]:
+def shares_at(record: Record, lengths: Sequence[int]) -> list[float]:
     return [final_accuracy(record, n) or 0.0 for n in lengths]
 
 
@@ -75,7 +79,7 @@ class FigurePrimingLengths(Artefact):
         ),
         Claim(
             "primed with all lengths, accuracy is over 95 % at every length",
-            lambda results: greater(worst(results, ALL), LEVEL),
+            lambda results: greater(worst_length(results, ALL), LEVEL),
             Headline(
                 f"{MANY} primed examples carry products to every length from 6 to 35",
                 [6, 10, 20, LONG],
@@ -86,7 +90,7 @@ class FigurePrimingLengths(Artefact):
         Claim(
             "primed with all lengths, the worst length is better than when primed with 35 digits"
             " only",
-            lambda results: greater(worst(results, ALL), worst(results, ONE)),
+            lambda results: greater(worst_length(results, ALL), worst_length(results, ONE)),
         ),
         Claim(
             "primed with even lengths only, even lengths are better than odd ones",

@@ -1,0 +1,249 @@
+"""Length records: their recipes, training, measuring, summaries and pages."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lengthwise.cli.main import main
+from lengthwise.frontier.make import (
+    describe_training,
+    make_record,
+    measurements,
+    summarise_trial,
+)
+from lengthwise.frontier.page import page
+from lengthwise.frontier.records import (
+    LOCAL,
+    LONG_MULTIPLICATION,
+    RECORDS,
+    SUM,
+    LengthRecord,
+    Trial,
+)
+from lengthwise.training import keys
+from lengthwise.training.display import Display
+from lengthwise.training.loop import train
+from lengthwise.training.runs import Run
+
+SMALL: dict[str, Any] = {
+    "model.width": 16,
+    "model.heads": 2,
+    "data.train_size": 100,
+    "training.steps": 3,
+    "training.batch_size": 4,
+    "evaluation.examples": 4,
+    "evaluation.final_examples": 4,
+}
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial({**SUM, **SMALL}, {5: 6, 30: 4}, {30: 0.5}, {3: 2})
+    monkeypatch.setitem(RECORDS, "tiny", LengthRecord("sums, hardly trained", {"sum": trial}))
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train and measure here: starting processes would take most of the time."""
+
+    def train_here(runs: list[Run], jobs: int, display: Display) -> Iterator[tuple[Run, None]]:
+        for run in runs:
+            list(train(run))
+            yield run, None
+
+    class Executor(nullcontext["Executor"]):
+        def __init__(self, *arguments: Any, **settings: Any):
+            super().__init__(self)
+
+        map = staticmethod(map)
+
+    monkeypatch.setattr("lengthwise.frontier.make.run_all", train_here)
+    monkeypatch.setattr("lengthwise.frontier.make.ProcessPoolExecutor", Executor)
+
+
+def make(name: str, seeds: list[int], root: Path) -> dict[str, Any]:
+    display = Display(console=Console(file=io.StringIO()))
+    return make_record(name, seeds, 2, root / "runs", root / "results", display)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_recipes_train_and_choose_on_short_numbers_only(name: str) -> None:
+    for trial in RECORDS[name].trials.values():
+        experiment = keys.load(None, trial.setting)
+        assert experiment.data.train_digits == 5
+        assert not experiment.data.priming
+        # The lengths of the record are tested for the first time when training is over.
+        assert experiment.lengths == experiment.final_lengths == [5]
+        most = 10 if trial.second_digits == "same" else 1000  # longer ones take minutes each
+        assert all(count >= 1000 for length, count in trial.tests.items() if length <= most)
+        assert set(trial.goals) <= set(trial.tests)
+
+
+@pytest.mark.parametrize(("setting", "parameters"), [(SUM, 43_823), (LONG_MULTIPLICATION, 44_111)])
+def test_models_have_the_published_size(setting: dict[str, Any], parameters: int) -> None:
+    solver = keys.load(None, setting).build()
+    assert sum(p.numel() for p in solver.parameters()) == parameters
+
+
+def test_a_record_is_trained_measured_and_written_once(
+    tiny: None, in_process: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    contents = make("tiny", [3, 4], tmp_path)
+    trial = contents["trials"]["sum"]
+    assert trial["seeds"] == [3, 4]
+    for length, count in ((5, 6), (30, 4)):
+        tested = trial["lengths"][length]
+        shares = [seed["exact_match"] for seed in tested["by seed"]]
+        assert [seed["examples"] for seed in tested["by seed"]] == [count, count]
+        assert tested["mean"] == sum(shares) / 2
+        assert tested["worst"]["exact_match"] == min(shares)
+        assert all(s["seconds"] >= 0 and s["peak megabytes"] > 50 for s in tested["by seed"])
+    assert {case["length"] for case in trial["stress"]} == {3}
+    assert all(len(case["by seed"]) == 2 for case in trial["stress"])
+    cases = [case["case"] for case in trial["stress"]]
+    assert [case["case"] for case in trial["stress, fewest iterations"]] == cases
+    folder = tmp_path / "results" / "records"
+    assert (folder / "tiny.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((folder / "tiny.json").read_text())["trials"]["sum"]["seeds"] == [3, 4]
+    text = (folder / "tiny.md").read_text()
+    assert "](tiny.png)" in text
+    assert "| seed 3 | seed 4 | mean | worst seed, 95 % interval |" in text
+    assert "50.0 %: 0 of 2 seeds" in text
+    # Nothing is trained or measured again.
+    assert "seed 4, accuracy: 30 digits" in capfd.readouterr().err
+    again = make("tiny", [3, 4], tmp_path)
+    assert list(page(again)) == list(page(contents))
+    assert "digits" not in capfd.readouterr().err
+
+
+def test_trials_share_models(
+    in_process: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    setting = {**LONG_MULTIPLICATION, **SMALL}
+    setting["task"] = {"kind": "multiplication", "second_digits": 2}
+    trials = {
+        "n×2": Trial(setting, {5: 6}),
+        "n×4": Trial(setting, {5: 6}, {}, {3: 2}, 4),
+        "n×n": Trial(setting, {5: 6}, {}, {}, "same"),
+    }
+    monkeypatch.setitem(RECORDS, "tiny", LengthRecord("products, hardly trained", trials))
+    contents = make("tiny", [3], tmp_path)
+    assert len({name for trial in contents["trials"].values() for name in trial["runs"]}) == 1
+    second = [trial["digits of the second operand"] for trial in contents["trials"].values()]
+    assert second == ["as trained", 4, "same"]
+    log = capfd.readouterr().err
+    assert all(f"accuracy: 5 digits{by}, 6 problems" in log for by in ("", " by 4", " by same"))
+    text = "\n".join(page(contents))
+    assert text.count("| what the model is given |") == 1
+    assert "rows of partial products and sums" in text
+    assert text.count("The same models.") == 2
+
+
+def test_a_model_of_fixed_depth_is_stressed_at_one_depth() -> None:
+    parts = []
+    for depth in ({}, {"model.depth": "fixed"}):
+        trial = Trial({**SUM, **SMALL, **depth}, {5: 6}, {}, {3: 2})
+        experiment = keys.load(None, trial.setting)
+        parts.append([part for part, *_ in measurements(trial, experiment, experiment.build())])
+    assert parts == [["accuracy", "stress", "stress, fewest iterations"], ["accuracy", "stress"]]
+
+
+def test_a_summary_keeps_the_spread_of_seeds(tmp_path: Path) -> None:
+    """One bad seed is visible, whatever the mean; its interval is of that model alone."""
+    trial = Trial({**SUM, **SMALL}, {100: 1000}, {100: 0.99})
+    runs = [Run.create(keys.load(None, {**trial.setting, "seed": s}), tmp_path) for s in (0, 1)]
+    for run in runs:
+        result = {"evaluation": [], "parameters": 7, "seconds": 60}
+        (run.path / "result.json").write_text(json.dumps(result))
+        (run.path / "environment.json").write_text('{"sessions": [{}]}')
+    good = {"exact_match": 1.0, "low": 0.996, "high": 1.0, "seconds": 1, "peak megabytes": 100}
+    bad = {"exact_match": 0.5, "low": 0.47, "high": 0.53, "seconds": 1, "peak megabytes": 200}
+    results: list[dict[str, Any]] = [{"accuracy": {100: good}}, {"accuracy": {100: bad}}]
+    summary = summarise_trial(trial, runs, results, {"layout": "fitted"})
+    assert summary["lengths"][100]["worst"] == bad
+    text = "\n".join(page({"record": "x", "title": "x", "trials": {"sum": summary}}))
+    row = "| 100 | 1000 | 100 % | 50.0 % | 75.0 % | 47.00–53.00 % | 1.0 | 200 |"
+    assert f"{row} 99.0 %: 1 of 2 seeds |" in text
+    assert "| layout | fitted |" in text
+
+
+def test_the_description_is_measured_on_the_batches() -> None:
+    short = describe_training(keys.load(None, {**SUM, **SMALL, "training.steps": 50}))
+    assert short["training problems"] == "200, with operands of up to 5 and 5 digits"
+    assert short["longest carry chain in training"] in ("4 digits", "5 digits")
+    assert short["special problems in training"] == "20% repeated-digits, 30% carry-chains"
+    assert short["attention"].startswith("positional (window 1, over significance")
+    changes = {"data.priming": {10: 50}, "training.steps": 30}
+    primed = describe_training(keys.load(None, {**SUM, **SMALL, **changes}))
+    assert "operands of up to 10 and 10 digits" in primed["training problems"]
+
+
+def test_measuring_ends_when_its_parent_is_killed() -> None:
+    code = (
+        "import os, time\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from multiprocessing import get_context\n"
+        "from lengthwise.frontier.make import end_with_parent\n"
+        "pool = ProcessPoolExecutor(1, get_context('spawn'), end_with_parent)\n"
+        "print(pool.submit(os.getpid).result(), flush=True)\n"
+        "pool.submit(time.sleep, 1000).result()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        parent.kill()
+    status = Path(f"/proc/{worker}/status")
+    for _ in range(600):
+        if not status.exists() or "zombie" in status.read_text():
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the worker went on")
+
+
+def test_the_command_prints_the_page_and_the_runs(
+    tiny: None,
+    in_process: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["record", "tiny", "--seed", "7"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "`lengthwise record tiny --seed 7 --seeds 1`" in text
+    assert "Record: sums, hardly trained" in text
+    assert "runs/addition-relative-bias-" in text
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trials"]["sum"]["seeds"] == [7]
+
+
+def test_a_record_is_made_by_processes(tiny: None, tmp_path: Path) -> None:
+    assert make("tiny", [0], tmp_path)["trials"]["sum"]["seeds"] == [0]
+
+
+def test_the_recipe_is_local_and_stable() -> None:
+    """What the page says of the records: positions alone, neighbours only, any length."""
+    experiment = keys.load(None, {"task": "addition", **LOCAL})
+    assert experiment.model.attention.kind == "positional"
+    assert experiment.model.depth.kind == "until-stable"
+    layout = experiment.build().layout
+    assert layout.fits_any_length
+    assert layout.least_first
