@@ -9,8 +9,10 @@ All contenders have the same settings: the same threads, glibc that keeps freed 
 (`machine.keep_memory`), and no search for garbage among imported modules (`gc.freeze`).
 """
 
+import ctypes
 import json
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -34,7 +36,8 @@ from lengthwise.training.loop import batches, initial_solver, train
 from lengthwise.training.runs import Run
 
 NEVER = 10**9
-SQUARE = 1024  # rows and columns of the matrices whose product is the machine's limit
+SQUARE = 1024  # rows and columns of the matrices whose product is the limit of matrix products
+PEAK_STEPS = 1_000_000
 Work = Callable[[Experiment], Iterator[Any]]
 
 
@@ -134,6 +137,21 @@ def products(experiment: Experiment) -> Iterator[Any]:
         yield torch.mm(a, b, out=c)
 
 
+def peak(experiment: Experiment) -> Iterator[Any]:
+    """Multiply-adds that don't wait for each other; gives the operations of each unit."""
+    machine.prepare("cpu", experiment.threads)
+    with tempfile.TemporaryDirectory() as directory:
+        library, flags = f"{directory}/peak.so", ("-O3", "-march=native", "-ffp-contract=fast")
+        source = Path(__file__).with_name("peak.c")
+        subprocess.run(["cc", *flags, "-shared", "-fPIC", source, "-o", library], check=True)
+        multiply_add = ctypes.CDLL(library).multiply_add
+    multiply_add.restype = ctypes.c_double
+    multiply_add.argtypes = ctypes.c_long, ctypes.POINTER(ctypes.c_float)
+    total = ctypes.c_float()
+    while True:
+        yield multiply_add(PEAK_STEPS, ctypes.byref(total))
+
+
 def data(experiment: Experiment) -> Iterator[Any]:
     """What a training step does before the model: problems, answers, tokens, coordinates."""
     machine.prepare("cpu", experiment.threads)
@@ -160,7 +178,7 @@ CONTENDERS: dict[str, dict[str, Work]] = {
         "training": lambda experiment: huggingface_training(experiment, compiled=True),
         "evaluation": lambda experiment: huggingface_evaluation(experiment, compiled=True),
     },
-    "the machine": {"products": products},
+    "the machine": {"products": products, "peak": peak},
 }
 
 
@@ -173,9 +191,11 @@ def computed_by(experiment: Experiment, training: bool) -> str:
 
 
 def warm_up(who: str, what: str, work: Iterator[Any], experiment: Experiment) -> dict[str, Any]:
-    next(work)
+    result = next(work)
     facts: dict[str, Any] = {}
-    if "compiled" not in who:
+    if what == "peak":
+        facts["flops"] = result
+    elif "compiled" not in who:
         # The counter knows PyTorch's operations only.
         with fast.use_pytorch(), FlopCounterMode(display=False) as counter:
             next(work)

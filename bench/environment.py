@@ -22,7 +22,7 @@ def huggingface_python() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != complete:
             venv.create(ENVIRONMENT, clear=True, with_pip=True)
-            install = [executable, "-m", "pip", "install", "-q", REQUIREMENT]
+            install: list[str | Path] = [executable, "-m", "pip", "install", "-q", REQUIREMENT]
             subprocess.run(install, check=True, stdout=sys.stderr)
             stamp.write_text(complete)
         # The shared packages come after the environment's own, whose older huggingface_hub is used.

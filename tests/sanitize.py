@@ -19,7 +19,7 @@ from random import Random
 
 FLAGS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined")
 HALT = ("-fno-sanitize-recover=all",)
-SETS = {"native": ("-march=native",)}
+SETS: dict[str, tuple[str, ...]] = {"native": ("-march=native",)}
 if platform.machine() == "x86_64":
     SETS |= {"AVX2": ("-mavx2", "-mfma", "-mno-avx512f"), "SSE2": ("-march=x86-64",)}
 
@@ -73,7 +73,7 @@ def run(name: str, rounds: int, overrun: bool) -> None:
 
     loaded = compiled.load((*SETS[name], *FLAGS, *HALT))
     assert isinstance(loaded, ctypes.CDLL), loaded
-    stack.load = lambda: loaded  # type: ignore[assignment]
+    vars(stack)["load"] = lambda: loaded
     stack.BUFFER_FLOATS, stack.CACHE_LINE_FLOATS = 0, 1
     allocate = stack.allocate
     if overrun:

@@ -1,6 +1,7 @@
 """The benchmark's parts: contenders work in turns, and ratios are those of the rounds."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def _bench_is_importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_contender_works_in_turns() -> None:
     turns = [["training", 2], ["training", 1], ["evaluation", 1], ["data", 1], ["checkpoints", 1]]
-    command = [sys.executable, BENCH / "contender.py", "C", json.dumps(TINY)]
+    command: list[str | Path] = [sys.executable, BENCH / "contender.py", "C", json.dumps(TINY)]
     lines = "".join(f"{json.dumps(turn)}\n" for turn in turns)
     done = subprocess.run(command, input=lines, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -51,7 +52,7 @@ def test_hugging_face_has_our_memory_settings(monkeypatch: pytest.MonkeyPatch) -
         raise Prepared
 
     monkeypatch.setitem(sys.modules, "transformers", object())
-    monkeypatch.setattr(contender.machine, "prepare", prepare)
+    monkeypatch.setattr("lengthwise.training.machine.prepare", prepare)
     experiment = contender.make_experiment(TINY)
     for who, works in contender.CONTENDERS.items():
         if "Hugging Face" in who:
@@ -63,6 +64,8 @@ def test_hugging_face_has_our_memory_settings(monkeypatch: pytest.MonkeyPatch) -
 
 def test_contenders_compare_in_interleaved_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """With contenders that only say how long they took: ours 1 or 2 seconds, the other 3 times."""
+    import contender
+
     import bench
 
     order: list[str] = []
@@ -70,11 +73,11 @@ def test_contenders_compare_in_interleaved_rounds(monkeypatch: pytest.MonkeyPatc
     class Fake:
         def __init__(self, who: str, settings: dict[str, Any]):
             self.who = who
-            self.facts = {"training": {"flops": 2e9, "computed by": "C"}}
+            self.facts = {"training": {"flops": 2e9, "computed by": "C"}, "peak": {"flops": 4e9}}
 
         def turn(self, what: str, units: int | None = None) -> dict[str, Any]:
             order.append(self.who)
-            slow = 1 + len(order) // 8 % 2  # the whole machine slows down now and then
+            slow = 1 + len(order) // 16 % 2  # the whole machine slows down now and then
             seconds = {"C": slow, "PyTorch": 3 * slow, "the machine": slow}[self.who]
             return {"seconds": seconds, "megabytes": 100.0}
 
@@ -82,15 +85,36 @@ def test_contenders_compare_in_interleaved_rounds(monkeypatch: pytest.MonkeyPatc
             order.append(f"close {self.who}")
 
     monkeypatch.setattr(bench, "Contender", Fake)
-    found = bench.compare("training", {"training.batch_size": 32}, ["PyTorch"])
-    assert order[:4] == ["C", "PyTorch", "the machine", "C"]
-    assert order[6:9] == ["PyTorch", "C", "the machine"]
+    settings = {"training.batch_size": 32, "threads": 1}
+    found = bench.compare("training", settings, ["PyTorch"])
+    assert order[:5] == ["C", "PyTorch", "the machine", "the machine", "C"]
+    assert order[8:11] == ["PyTorch", "C", "the machine"]
     assert sum(name.startswith("close") for name in order) == 5
     assert found["times faster than PyTorch"]["median"] == 3
     assert found["computed by"] == "C"
-    assert found["share of the limit"]["median"] == pytest.approx(
-        2e9 / (2 * bench.SQUARE**3), abs=1e-4
-    )
+    matmul = found["share of the matmul limit"]["median"]
+    assert matmul == pytest.approx(2e9 / (2 * contender.SQUARE**3), abs=1e-4)
+    assert found["share of the peak"]["median"] == 0.5
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="the peak is measured in C")
+def test_matrix_products_do_not_exceed_the_peak() -> None:
+    """In turns in one process, with a margin for other load."""
+    import contender
+
+    command: list[str | Path] = [
+        sys.executable,
+        BENCH / "contender.py",
+        "the machine",
+        json.dumps(TINY),
+    ]
+    lines = "".join(f"{json.dumps([what, 5])}\n" for what in ("peak", "products") * 3)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    flops = answers[0]["flops"], 2 * contender.SQUARE**3
+    speeds = [flops[i % 2] / answer["seconds"] for i, answer in enumerate(answers)]
+    assert max(speeds[::2]) > 0.8 * max(speeds[1::2])
 
 
 def test_ratios_and_their_spread() -> None:

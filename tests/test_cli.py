@@ -546,6 +546,53 @@ def test_a_name_is_free_again_where_nothing_was_trained(tmp_path: Path, capsys: 
     assert "holds another experiment" in refusal(capsys, *words, "--seed", "3")
 
 
+def test_demo_and_paper_pass_their_arguments_on(
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr("lengthwise.paper.demo.demo", lambda *words: calls.append(words))
+    assert main(["demo", "--smoke", "--jobs", "3", "--runs", str(tmp_path)]) == 0
+    assert calls == [(tmp_path, 3, False, True)]
+
+    def run_artefacts(artefacts: Any, scale: str, *rest: Any, **options: Any) -> dict[Path, str]:
+        calls.append(([a.name for a in artefacts], scale, rest[0], options["search"]))
+        return failures
+
+    failures: dict[Path, str] = {}
+    monkeypatch.setattr("lengthwise.paper.running.run_artefacts", run_artefacts)
+    words = shlex.split(
+        "paper run table-addition --scale smoke --seeds 2 --no-search table-elementwise"
+    )
+    assert main(words) == 0
+    assert calls[-1] == (["table-addition", "table-elementwise"], "smoke", 2, False)
+    assert "lengthwise paper report --scale smoke" in capsys.readouterr().out
+    failures[tmp_path] = "the loss is nan"
+    assert "1 runs failed" in refusal(capsys, *words)
+    costs = printed_json(capsys, "paper", "list", "table-addition", "--scale", "smoke")
+    assert costs["table-addition"]["runs"] > 0
+    assert main(["paper", "list", "--scale", "smoke"]) == 0
+    assert "table-addition " in capsys.readouterr().out
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:
+    def interrupt(run: Run) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lengthwise.training.api.resume", interrupt)
+    assert main(["train", "--runs", str(tmp_path), "--name", "mine", *QUICK]) == 130
+    errors = capsys.readouterr().err
+    assert f"go on with: lengthwise resume {tmp_path / 'mine'}" in errors
+    assert errors.endswith("lengthwise: stopped\n")
+
+
+def test_too_little_memory_is_one_sentence(capsys: Capture, monkeypatch: Patch) -> None:
+    def allocate(*_: object) -> None:
+        raise RuntimeError("can't allocate memory: you tried to allocate 10 bytes\nat line 3")
+
+    monkeypatch.setattr("lengthwise.training.runs.overview", allocate)
+    assert "does not have enough memory: can't allocate" in refusal(capsys, "runs")
+
+
 def test_a_report_without_records_is_noted(tmp_path: Path, capsys: Capture) -> None:
     words = ["paper", "report", "table-elementwise", "--scale", "smoke", "--results", str(tmp_path)]
     assert main(words) == 0

@@ -158,7 +158,7 @@ def test_evaluation_with_other_layers_and_sharpness(depth: object) -> None:
     assert deep == evaluate(untrained(layers=6), [4], 100)
     sharp = evaluate(solver, [4], 100, layers=6, sharpness=4.0)
     with torch.no_grad():  # queries four times as long have scores four times as large
-        solver.get_submodule("encoder.layers.0.attention.query").weight.mul_(4)  # type: ignore[operator, union-attr]
+        solver.get_parameter("encoder.layers.0.attention.query.weight").mul_(4)
     assert sharp == evaluate(solver, [4], 100, layers=6)
     assert len({result.digits for result in (usual[0], deep[0], sharp[0])}) == 3
 

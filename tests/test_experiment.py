@@ -1,5 +1,6 @@
 """Experiments: keys, their defaults, what an identity is made of, and choices that don't fit."""
 
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,15 @@ def test_an_identity_depends_on_every_option_of_a_choice(key: str) -> None:
             changed = {**base, f"{key}.{option}": OPTIONS[option]}
             identities.append(keys.load(None, changed).identity())
     assert len(set(identities)) == len(identities)
+
+
+@pytest.mark.parametrize("key", list(Registry.all))
+def test_choices_can_be_sent_to_other_processes(key: str) -> None:
+    registry = Registry.all[key]
+    for kind in own_kinds(registry):
+        choice = registry.parse(kind)
+        again = pickle.loads(pickle.dumps(choice))
+        assert (type(again), again) == (type(choice), choice)
 
 
 @pytest.mark.parametrize("key", UNIMPORTANT)

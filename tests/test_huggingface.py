@@ -58,7 +58,7 @@ def make_batch(length: int = LENGTH) -> tuple[torch.Tensor, Coordinates[torch.Te
 @pytest.fixture(scope="session")
 def python() -> Path:
     """The Python of an environment with transformers 4.57.6 and this one's torch and lengthwise."""
-    command = [sys.executable, ROOT / "bench" / "environment.py"]
+    command: list[str | Path] = [sys.executable, ROOT / "bench" / "environment.py"]
     made = subprocess.run(command, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     return Path(made.stdout.strip())
@@ -74,7 +74,7 @@ def test_logits_and_gradients_equal_hugging_faces(python: Path, family: str, siz
     if fast.decline_reason(make_encoder(), *make_batch()) is None:
         options.append("--require-c")
         single |= {"C logits", "C gradients"}
-    command = [python, ROOT / "tests" / "parity.py", *options]
+    command: list[str | Path] = [python, ROOT / "tests" / "parity.py", *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
@@ -173,7 +173,7 @@ def test_weights_that_do_not_fit_are_named() -> None:
         from_huggingface(config, missing, LENGTH)
     with pytest.raises(UsageError, match=r"classifier\.bias has the shape \(2,\) instead of \(15,"):
         from_huggingface(config, {**state, "classifier.bias": torch.zeros(2)}, LENGTH)
-    with pytest.raises(UsageError, match="max_position_embeddings is 7, .* 8 tokens"):
+    with pytest.raises(UsageError, match=r"max_position_embeddings is 7, .* 8 tokens"):
         from_huggingface(config, state, LENGTH + 1)
     with pytest.raises(UsageError, match="room for 7 tokens, not for 8"):
         to_huggingface(make_encoder(), LENGTH + 1)

@@ -1,11 +1,11 @@
 """How problems are written, against texts and integers written out naively."""
 
+from itertools import product
 from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pytest
 from conftest import TASK_OPTIONS, label
-from pairwise import pairwise
 
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import (
@@ -51,11 +51,15 @@ def fits(layout: object, task: object) -> bool:
     return True
 
 
-# Every layout with every task that fits, at one of two sizes.
-PAIRS = [pair for pair in pairwise(LAYOUT_OPTIONS, TASK_OPTIONS) if fits(*pair)]
+# Every layout with every kind of task that fits, and every task with some of the layouts.
+PAIRS = [
+    (layout, task)
+    for number, (layout, task) in enumerate(product(LAYOUT_OPTIONS, TASK_OPTIONS))
+    if fits(layout, task) and (task.keys() == {"kind"} or number % 3 == 0)
+]
 CASES = [(*pair, (1, 13)[number % 2]) for number, pair in enumerate(PAIRS)]
 NAMES = ["-".join(map(label, case)) for case in CASES]
-SOME, SOME_NAMES = CASES[::4], NAMES[::4]  # with every layout and every task
+SOME, SOME_NAMES = CASES[::3], NAMES[::3]  # with every layout and every task
 
 
 def operands_for(layout: Layout) -> tuple[Numbers, ...]:
@@ -230,34 +234,33 @@ def test_a_task_may_bring_its_own_symbol() -> None:
     assert valid.tolist() == [False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("task", "digits", "layout", "length", "n_out"),
-    [
-        (Addition(), 20, "paper", 41, 21),
-        (Addition(operands=3), 20, "paper", 62, 21),
-        (Addition(operands=12), 20, "paper", 251, 22),
-        (ElementwiseAddition(), 20, "paper", 41, 20),
-        (Multiplication(), 35, "paper", 71, 70),
-        (Multiplication(), 35, "compact", 39, 38),
-        (Multiplication(second_digits=None), 35, "compact", 71, 70),
-        (ModularAddition(modulus=100), 20, "paper", 41, 2),
-        (ModularAddition(modulus=101), 20, "paper", 41, 3),
-        (ModularMultiplication(modulus=1000), 20, "paper", 41, 3),
-        (ModularMultiplication(modulus=10), 20, "compact", 24, 1),
-        (ModularAddition(modulus=10**20), 5, "paper", 11, 6),  # no sum of five digits has more
-        (Addition(), 20, {"kind": "paper", "n_out": 30}, 41, 30),
-        (Addition(), 20, "fitted", 42, 21),
-        (Addition(operands=12), 20, "fitted", 253, 22),
-        (Multiplication(), 35, "fitted", 38 + 1 + 3, 38),
-        (ModularAddition(modulus=100), 20, "fitted", 41, 2),
-        (ModularAddition(modulus=10**6, constant_length=True), 2, "fitted", 6 + 1 + 2, 6),
-        (Multiplication(), 35, "long-multiplication", 2 * 3 * (36 + 1) + 3, 38),
-    ],
-    ids=str,
-)
-def test_length_and_n_out(task: Task, digits: int, layout: object, length: int, n_out: int) -> None:
-    found = build(layout, task, digits)
-    assert (found.length, found.n_out) == (length, n_out)
+LENGTHS: list[tuple[Task, int, object, int, int]] = [
+    (Addition(), 20, "paper", 41, 21),
+    (Addition(operands=3), 20, "paper", 62, 21),
+    (Addition(operands=12), 20, "paper", 251, 22),
+    (ElementwiseAddition(), 20, "paper", 41, 20),
+    (Multiplication(), 35, "paper", 71, 70),
+    (Multiplication(), 35, "compact", 39, 38),
+    (Multiplication(second_digits=None), 35, "compact", 71, 70),
+    (ModularAddition(modulus=100), 20, "paper", 41, 2),
+    (ModularAddition(modulus=101), 20, "paper", 41, 3),
+    (ModularMultiplication(modulus=1000), 20, "paper", 41, 3),
+    (ModularMultiplication(modulus=10), 20, "compact", 24, 1),
+    (ModularAddition(modulus=10**20), 5, "paper", 11, 6),  # no sum of five digits has more
+    (Addition(), 20, {"kind": "paper", "n_out": 30}, 41, 30),
+    (Addition(), 20, "fitted", 42, 21),
+    (Addition(operands=12), 20, "fitted", 253, 22),
+    (Multiplication(), 35, "fitted", 38 + 1 + 3, 38),
+    (ModularAddition(modulus=100), 20, "fitted", 41, 2),
+    (ModularAddition(modulus=10**6, constant_length=True), 2, "fitted", 6 + 1 + 2, 6),
+    (Multiplication(), 35, "long-multiplication", 2 * 3 * (36 + 1) + 3, 38),
+]
+
+
+def test_length_and_n_out() -> None:
+    for task, digits, layout, length, n_out in LENGTHS:
+        found = build(layout, task, digits)
+        assert (found.length, found.n_out) == (length, n_out), (task, layout)
 
 
 NUMBERS = [

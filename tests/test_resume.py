@@ -165,7 +165,7 @@ def test_a_run_in_use_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InUse, match="in use by another process"):
         list(train(Run(run.path)))
     steps.close()  # type: ignore[attr-defined]
-    assert run.status == "interrupted"
+    assert Run(run.path).status == "interrupted"
 
 
 VARIED: dict[str, Any] = {

@@ -146,7 +146,8 @@ def test_training_learns(optimizer: str, tmp_path: Path) -> None:
         "evaluation.final_lengths": [1],
         "evaluation.final_examples": 200,
     }
-    run = make_run(tmp_path, **{key.replace(".", "__"): v for key, v in settings.items()})
+    run = Run.create(keys.load(None, {**SETTINGS, **settings}), tmp_path)
+    list(train(run))
     assert run.result is not None
     assert run.result["evaluation"][0]["exact_match"] > 0.9
 

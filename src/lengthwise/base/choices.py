@@ -67,7 +67,12 @@ class Registry(Generic[T], Mapping[str, type[T]]):
                 raise UsageError(f"the {self.noun} '{kind}' exists already: {where}")
             options = self.options_of(cls)
             if "kind" in vars(options):  # inherited from another registered class
-                options = type("Options", (options,), {"__module__": cls.__module__})
+                # Under its own name, so that it can be pickled.
+                names = {
+                    "__module__": cls.__module__,
+                    "__qualname__": f"{cls.__qualname__}.Options",
+                }
+                options = type("Options", (options,), names)
                 cls.Options = options  # type: ignore[attr-defined]
             options.kind = kind
             self._classes[kind] = cls

@@ -12,12 +12,13 @@ def find_path(chosen: argparse.Namespace) -> Path | str:
     """The run or model that a command names; a run may be named without its directory."""
     from lengthwise.base import UsageError
 
-    if not chosen.run.strip():
+    name: str = chosen.run
+    if not name.strip():
         raise UsageError("a run is missing; `lengthwise runs` lists the runs")
-    given, inside = Path(chosen.run), Path(chosen.runs) / chosen.run
+    given, inside = Path(name), Path(chosen.runs) / name
     if not given.exists() and Path(chosen.runs) in given.parents:  # so it is not on the Hub either
         raise UsageError(f"there is no run at {given}; `lengthwise runs` lists the runs")
-    return inside if not given.exists() and inside.exists() else chosen.run
+    return inside if not given.exists() and inside.exists() else name
 
 
 def load_model(chosen: argparse.Namespace) -> "Solver":

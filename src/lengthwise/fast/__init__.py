@@ -1,7 +1,7 @@
 """The one door to speed: an encoder's logits in C, or by PyTorch where the C code does not apply.
 
-`logits` is called from one place, `Solver.forward`. Deleting this package and that call changes nothing
-but the speed. docs/speed.md says what it gains.
+`logits` is called from one place, `Solver.forward`. Without this package and that call, only the
+speed would change (docs/speed.md).
 """
 
 from lengthwise.fast.door import decline_reason, is_enabled, logits, use_pytorch

@@ -16,11 +16,13 @@ from torch.func import functional_call
 from lengthwise.base import UsageError
 from lengthwise.fast import compiled, verify
 from lengthwise.fast.stack import PARAMETERS, StackShape, apply_stack
+from lengthwise.model import ModelConfig
 from lengthwise.model.attention import FullAttention
 from lengthwise.model.depth import FixedDepth
 from lengthwise.model.encoder import Encoder, Layer
 from lengthwise.model.pairs import Pairs
 from lengthwise.model.positions import (
+    POSITIONS,
     Abacus,
     Absolute,
     Coupled,
@@ -142,10 +144,11 @@ def decline_reason(
         off_by_default = VARIABLE not in os.environ and not disabled.get()
         hint = f"; {VARIABLE}=on tries it" if off_by_default else ""
         return f"the C code is switched off{hint}"
-    if (found := verify.difference(encoder)) is not None:
-        return found
+    if type(encoder) is not Encoder:
+        return f"the encoder is a {type(encoder).__name__}"
     return (
-        unsupported_option(encoder)
+        unsupported_option(encoder.config, encoder.training)
+        or verify.difference(encoder)
         or unsupported_tensors(encoder, tokens, coordinates)
         or unsupported_mode()
         or unavailable()
@@ -157,21 +160,19 @@ def unavailable() -> str | None:
     return library.reason if isinstance(library, compiled.Unavailable) else None
 
 
-def unsupported_option(encoder: Encoder) -> str | None:
-    config, attention = encoder.config, encoder.layer(0).attention
-    if type(attention) is not FullAttention:
+def unsupported_option(config: ModelConfig, training: bool) -> str | None:
+    """What the C code does not compute; `verify` makes sure that the encoder is as configured."""
+    if type(config.attention) is not FullAttention.Options:
         return f"model.attention is {config.attention.kind}"
-    if attention.options.mask_padding:
+    if config.attention.mask_padding:
         return "model.attention.mask_padding is true"
-    if type(encoder.position(0)) not in (*ADDED, *RELATIVE):
+    if POSITIONS[config.position.kind] not in (*ADDED, *RELATIVE):
         return f"model.position is {config.position.kind}"
-    if type(encoder.depth) is not FixedDepth:
+    if type(config.depth) is not FixedDepth:
         return f"model.depth is {config.depth.kind}"
     if config.norm != "post":
         return f"model.norm is {config.norm}"
-    if attention.sharpness != 1:
-        return "attention is sharpened"
-    if encoder.training and (config.dropout or config.attention_dropout):
+    if training and (config.dropout or config.attention_dropout):
         return "there is dropout"
     if config.width > WIDEST:
         return f"model.width is more than {WIDEST}"

@@ -207,15 +207,14 @@ fresh_encoders: "WeakKeyDictionary[Encoder, Encoder]" = WeakKeyDictionary()
 
 def difference_from_fresh(model: Encoder) -> str | None:
     """Check 4, at every call."""
-    if type(model) is not Encoder:
-        return f"the encoder is a {type(model).__name__}"
     if model not in fresh_encoders:
         try:
             shape = model.position(0).shape
-            with torch.device("meta"):  # shapes only
-                fresh_encoders[model] = Encoder(
+            with torch.random.fork_rng(devices=[]):  # leaves PyTorch's generator alone
+                fresh = Encoder(
                     model.config, shape.max_length, model.symbols.num_embeddings, shape.operands
                 )
+            fresh_encoders[model] = fresh.to("meta")  # without memory for weights
         except Exception as error:
             return f"no encoder can be made of its configuration ({error})"
     if torch.nn.modules.module._has_any_global_hook():
