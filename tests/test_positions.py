@@ -350,26 +350,25 @@ def test_a_window_is_over_true_positions_under_randomised_ones(over: str, name: 
     torch.testing.assert_close(randomised(*given), expected)
 
 
-@pytest.mark.parametrize(
-    ("choice", "sentence"),
-    [
-        ({"kind": "rope"}, "rope rotates pairs of dimensions, but a head has 3"),
-        ({"kind": "t5-bias", "longest": 8}, "a T5 bias with 32 buckets needs a longest above 8"),
-        ({"kind": "t5-bias", "buckets": 7}, "buckets of the position embedding 't5-bias' is 7"),
-        ({"kind": "fire", "threshold": 0}, "threshold of the position embedding 'fire' is 0"),
-        ({"kind": "coupled", "offset": -1}, "offset of the position embedding 'coupled' is -1"),
-        ({"kind": "alibi", "coordinate": "place"}, "coordinate of the position embedding 'alibi'"),
-        ({"kind": "randomised", "reach": 1}, "reach of the position embedding 'randomised' is 1"),
-        ({"kind": "randomised", "inner": "relativ-key"}, "did you mean 'relative-key'?"),
-        ({"kind": "randomised", "inner": {"kind": "rope"}}, "a head has 3"),
-        ({"kind": "randomised", "inner": "randomised"}, "go around another embedding"),
-        ({"kind": "randomised", "inner": {"kind": "rope", "bass": 3}}, "did you mean 'base'?"),
-    ],
-    ids=label,
-)
-def test_bad_options_are_explained_in_a_sentence(choice: dict[str, Any], sentence: str) -> None:
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "rope"}, "rope rotates pairs of dimensions, but a head has 3"),
+    ({"kind": "t5-bias", "longest": 8}, "a T5 bias with 32 buckets needs a longest above 8"),
+    ({"kind": "t5-bias", "buckets": 7}, "buckets of the position embedding 't5-bias' is 7"),
+    ({"kind": "fire", "threshold": 0}, "threshold of the position embedding 'fire' is 0"),
+    ({"kind": "coupled", "offset": -1}, "offset of the position embedding 'coupled' is -1"),
+    ({"kind": "alibi", "coordinate": "place"}, "coordinate of the position embedding 'alibi'"),
+    ({"kind": "randomised", "reach": 1}, "reach of the position embedding 'randomised' is 1"),
+    ({"kind": "randomised", "inner": "relativ-key"}, "did you mean 'relative-key'?"),
+    ({"kind": "randomised", "inner": {"kind": "rope"}}, "a head has 3"),
+    ({"kind": "randomised", "inner": "randomised"}, "go around another embedding"),
+    ({"kind": "randomised", "inner": {"kind": "rope", "bass": 3}}, "did you mean 'base'?"),
+]
+
+
+def test_bad_options_are_explained_in_a_sentence() -> None:
     shape = ModelShape(6, 6, heads=2, max_length=9, operands=2, scale_relative=False)
-    with pytest.raises(UsageError) as caught:
-        POSITIONS.build(POSITIONS.parse(choice), shape)
-    assert sentence in str(caught.value)
-    assert "\n" not in str(caught.value)
+    for choice, sentence in BAD:
+        with pytest.raises(UsageError) as caught:
+            POSITIONS.build(POSITIONS.parse(choice), shape)
+        assert sentence in str(caught.value)
+        assert "\n" not in str(caught.value)

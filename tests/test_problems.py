@@ -280,32 +280,29 @@ def test_other_texts_than_primings_are_an_error() -> None:
             parse_priming(text)
 
 
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"train_digits": 11}, "train_digits is 11, more than data.test_digits, which is 10"),
-        ({"priming": "11=5"}, "11 digits, but lengths go from 1 to data.test_digits, which is 10"),
-        ({"priming": {10: -1}}, "-1 problems of 10 digits"),
-        ({"priming": {0: 1}}, "1 problems of 0 digits"),
-        ({"priming": "10=5000"}, "takes 5000 of the 5000 training problems"),
-        ({"priming": "ten=5"}, "'ten' is not a list of lengths"),
-        ({"sampling": "uniform"}, "uniform-length"),
-        ({"train_size": 0}, "train_size is 0"),
-        ({"train_size": True}, "train_size is True, but it can't be true or false"),
-        ({"trian_size": 10}, "trian_size"),
-        ({"mixture": {"zeroes": 0.1}}, "there is no mixture 'zeroes': did you mean 'zeros'?"),
-        ({"mixture": "zeros=1.5"}, "mixture.zeros is '1.5', but"),
-        ({"mixture": {"zeros": -0.1}}, "mixture.zeros is -0.1, but"),
-    ],
-    ids=str,
-)
-def test_a_bad_configuration_is_explained_in_a_sentence(
-    fields: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(ValidationError) as caught:
-        DataConfig(**fields)
-    assert sentence in explain(caught.value)
-    assert "\n" not in explain(caught.value)
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"train_digits": 11}, "train_digits is 11, more than data.test_digits, which is 10"),
+    ({"priming": "11=5"}, "11 digits, but lengths go from 1 to data.test_digits, which is 10"),
+    ({"priming": {10: -1}}, "-1 problems of 10 digits"),
+    ({"priming": {0: 1}}, "1 problems of 0 digits"),
+    ({"priming": "10=5000"}, "takes 5000 of the 5000 training problems"),
+    ({"priming": "ten=5"}, "'ten' is not a list of lengths"),
+    ({"sampling": "uniform"}, "uniform-length"),
+    ({"train_size": 0}, "train_size is 0"),
+    ({"train_size": True}, "train_size is True, but it can't be true or false"),
+    ({"trian_size": 10}, "trian_size"),
+    ({"mixture": {"zeroes": 0.1}}, "there is no mixture 'zeroes': did you mean 'zeros'?"),
+    ({"mixture": "zeros=1.5"}, "mixture.zeros is '1.5', but"),
+    ({"mixture": {"zeros": -0.1}}, "mixture.zeros is -0.1, but"),
+]
+
+
+def test_a_bad_configuration_is_explained_in_a_sentence() -> None:
+    for fields, sentence in BAD:
+        with pytest.raises(ValidationError) as caught:
+            DataConfig(**fields)
+        assert sentence in explain(caught.value)
+        assert "\n" not in explain(caught.value)
 
 
 def test_mixtures_are_parsed() -> None:
