@@ -87,6 +87,17 @@ def pytorch_alone() -> Iterator[None]:
             os.environ["LENGTHWISE_FAST"] = before
 
 
+def both(found: Callable[[], Any]) -> tuple[Any, Any]:
+    """With the C code allowed, and with PyTorch alone."""
+    allowed = found()
+    with pytorch_alone():
+        return allowed, found()
+
+
+def train_step(solver: Solver, size: int = 2) -> None:
+    loss_of(solver, batch_for(solver, size)).backward()
+
+
 def reason_for(solver: Solver) -> str | None:
     """Why PyTorch computes a batch; None if the C code does."""
     batch = batch_for(solver)

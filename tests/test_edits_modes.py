@@ -1,11 +1,11 @@
-"""Hooks are called, and whatever else PyTorch can do with a model it still does.
+"""Whatever PyTorch can do with a model, it still does.
 
 Each case is compared with PyTorch alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from edits import (
     assert_near,
     assert_same_bits,
     batch_for,
+    both,
     check_edit,
     is_sentence,
     loss_of,
@@ -24,6 +25,7 @@ from edits import (
     pytorch_alone,
     reason_for,
     solver_of,
+    train_step,
 )
 from pairwise import pairwise
 from torch import Tensor, nn
@@ -38,92 +40,10 @@ from lengthwise.model import Encoder
 from lengthwise.problems.batch import TrainingBatch
 from lengthwise.solver import Solver
 
-MODULES = nn.modules.module
-CALLED = ["", "symbols", "positions.0.table", "embedding_norm", "dropout", "project", "classifier"]
-CALLED += ["layers.0", "layers.0.activation", "layers.0.narrow", "layers.0.feedforward_norm"]
-CALLED += [f"layers.0.attention{part}" for part in ("", ".query", ".softmax", ".dropout")]
-
 
 @pytest.fixture(autouse=True)
 def with_the_c_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LENGTHWISE_FAST", "on")
-
-
-def both(found: Callable[[], Any]) -> tuple[Any, Any]:
-    """With the C code allowed, and with PyTorch alone."""
-    allowed = found()
-    with pytorch_alone():
-        return allowed, found()
-
-
-def train_step(solver: Solver, size: int = 2) -> None:
-    loss_of(solver, batch_for(solver, size)).backward()
-
-
-@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize(
-    "kind", ["forward_hook", "forward_pre_hook", "full_backward_hook", "full_backward_pre_hook"]
-)
-@pytest.mark.parametrize("encoder", ["transformer", "universal-transformer"])
-def test_a_hook_on_any_module_is_called(kind: str, encoder: str) -> None:
-    """As often as by PyTorch alone, one module at a time."""
-    solver = solver_of(encoder=encoder)
-    assert_in_c(solver)
-    counts: Counter[str] = Counter()
-    for name, module in solver.encoder.named_modules():
-        register = getattr(module, f"register_{kind}")
-
-        def call() -> int:
-            seen: list[int] = []
-            handle = register(lambda *_: seen.append(1))  # noqa: B023
-            train_step(solver)
-            handle.remove()
-            return len(seen)
-
-        allowed, alone = both(call)
-        assert allowed == alone, name
-        counts[name] = allowed
-    last = len(solver.encoder.layers) - 1
-    for name in {*CALLED, *(name.replace("layers.0", f"layers.{last}") for name in CALLED)}:
-        assert counts[name] > 0, name
-    assert_in_c(solver)  # all hooks are gone
-
-
-def test_a_hook_may_change_what_a_module_gives() -> None:
-    for name in CALLED:
-
-        def edit(encoder: Encoder, name: str = name) -> None:
-            module = encoder.get_submodule(name)
-            module.register_forward_hook(lambda module, given, found: found.flip(-1))
-
-        check_edit(edit)
-
-
-@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize(
-    "register",
-    [
-        MODULES.register_module_forward_hook,
-        MODULES.register_module_forward_pre_hook,
-        MODULES.register_module_full_backward_hook,
-        MODULES.register_module_full_backward_pre_hook,
-    ],
-    ids=lambda function: function.__name__,
-)
-def test_a_global_hook_sees_every_module(register: Callable[..., Any]) -> None:
-    solver = solver_of()
-
-    def see() -> Counter[str]:
-        seen: Counter[str] = Counter()
-        handle = register(lambda module, *_: seen.update([type(module).__name__]))
-        train_step(solver)
-        handle.remove()
-        return seen
-
-    allowed, alone = both(see)
-    assert allowed == alone
-    assert allowed.keys() >= {"Encoder", "Layer", "FullAttention", "Linear", "Softmax", "Dropout"}
-    assert_in_c(solver)
 
 
 def test_dropout_left_on_in_testing_takes_effect() -> None:
@@ -177,26 +97,33 @@ def test_a_norm_limit_of_an_embedding_takes_effect(position: str, path: str) -> 
     check_edit(edit, position=position)
 
 
-@pytest.mark.parametrize("position", ["relative-key", "relative-key-query", "absolute"])
-@pytest.mark.parametrize("encoder", ["transformer", "universal-transformer"])
-def test_a_gradient_penalty_has_the_gradients_of_pytorch(position: str, encoder: str) -> None:
+@pytest.mark.parametrize(
+    ("position", "encoder", "layers"),
+    pairwise(
+        ["relative-key", "relative-key-query", "absolute"],
+        ["transformer", "universal-transformer"],
+        [None, 1, 5],
+    ),
+)
+def test_a_gradient_penalty_has_the_gradients_of_pytorch(
+    position: str, encoder: str, layers: int | None
+) -> None:
     solver = solver_of(position=position, encoder=encoder, activation="gelu-tanh")
     assert_in_c(solver)
+    batch = batch_for(solver)
 
-    def penalty() -> list[Tensor | None]:
+    def penalty() -> list[Tensor]:
         solver.zero_grad()
-        loss = loss_of(solver, batch_for(solver))
-        slopes = torch.autograd.grad(loss, list(solver.parameters()), create_graph=True)
+        loss = F.cross_entropy(solver(batch, layers).flatten(0, 1), batch.targets.flatten())
+        slopes = torch.autograd.grad(
+            loss, list(solver.parameters()), create_graph=True, materialize_grads=True
+        )
         sum((slope.square().sum() for slope in slopes), loss).backward()
-        return [parameter.grad for parameter in solver.parameters()]
+        return [p.grad.clone() for p in solver.parameters() if p.grad is not None]
 
     ours, theirs = both(penalty)
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4 * max(1.0, b.abs().max().item()))
-    solver.zero_grad()
-    train_step(solver)
-    (slope, *_) = [p.grad for p in solver.parameters() if p.grad is not None]
-    assert not slope.requires_grad
 
 
 def test_a_graph_can_be_gone_through_twice() -> None:
@@ -482,19 +409,6 @@ def test_frozen_parameters_have_no_gradients_and_the_others_keep_theirs() -> Non
     assert not solver(batch_for(solver)).requires_grad
 
 
-def test_hooks_of_parameters_are_called() -> None:
-    solver = solver_of()
-    before = measure(solver)
-    seen: list[str] = []
-    for name, parameter in solver.named_parameters():
-        parameter.register_hook(lambda gradient: 2 * gradient)
-        parameter.register_post_accumulate_grad_hook(lambda _, name=name: seen.append(name))
-    after = measure(solver)
-    assert sorted(seen) == sorted(before.gradients)
-    for name, gradient in after.gradients.items():
-        torch.testing.assert_close(gradient, 2 * before.gradients[name])
-
-
 @pytest.mark.parametrize(
     ("value", "name"),
     pairwise(
@@ -509,16 +423,11 @@ def test_extreme_weights_give_what_they_give_by_pytorch(value: float, name: str)
     allowed, alone = both(lambda: measure(solver))
     for part, tensor in alone.tensors().items():
         ours, finite = allowed.tensors()[part], tensor.isfinite()
-        # Where squares overflow, PyTorch may give NaN for what the C code rounds to 0.
-        assert torch.equal(ours.isfinite(), finite) or abs(value) == 1e30, part
+        # Squares overflow in a norm here: PyTorch gives NaN, the C code divides by infinity.
+        overflow = (value, name) == (1e30, "layers.0.widen.bias")
+        assert torch.equal(ours.isfinite(), finite) or overflow, part
     if alone.logits.isfinite().all():
         torch.testing.assert_close(allowed.logits, alone.logits, rtol=1e-4, atol=1e-4)
-
-
-@contextmanager
-def anomalies() -> Iterator[None]:
-    with torch.autograd.set_detect_anomaly(True):
-        yield
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
@@ -529,7 +438,8 @@ def test_anomalies_are_detected() -> None:
         solver.encoder.layer(0).widen.weight[0, 0] = float("nan")
 
     def detect() -> str:
-        with anomalies(), pytest.raises(RuntimeError, match="returned nan values") as caught:
+        detection = torch.autograd.set_detect_anomaly(True)
+        with detection, pytest.raises(RuntimeError, match="returned nan values") as caught:
             train_step(solver)
         return type(caught.value).__name__
 

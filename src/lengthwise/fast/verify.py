@@ -249,8 +249,10 @@ def compare_modules(own: nn.Module, fresh: nn.Module, name: str, training: bool)
     if own._modules.keys() != fresh._modules.keys():
         return f"{name} has other parts"
     for key, part in own._modules.items():
+        other = fresh._modules[key]
         assert part is not None
-        found = compare_modules(part, fresh._modules[key], f"{name}.{key}", training)  # type: ignore[arg-type]
+        assert other is not None
+        found = compare_modules(part, other, f"{name}.{key}", training)
         if found is not None:
             return found
     return None
