@@ -23,13 +23,16 @@ QUICK = {
     "evaluation.examples": 10,
     "evaluation.final_examples": 10,
 }
+# A shell starts background jobs, and so their children, with Ctrl-C ignored.
 SCRIPT = """
+import signal
 import sys
 from lengthwise.sweep import run_all
 from lengthwise.training.display import Display
 from lengthwise.training.runs import Run
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     list(run_all([Run(path) for path in sys.argv[1:]], 2, Display()))
 """
 
