@@ -19,7 +19,7 @@ from lengthwise.problems.training_set import Examples, TrainingSet
 from lengthwise.solver import Solver
 from lengthwise.training import keys
 from lengthwise.training.experiment import Experiment, TrainingConfig
-from lengthwise.training.loop import batches, initial_solver, learning_rate, train
+from lengthwise.training.loop import batches, data_seed, initial_solver, learning_rate, train
 from lengthwise.training.runs import Run
 from lengthwise.training.window import Window
 
@@ -57,10 +57,13 @@ def expected_rate(step: int) -> float:
     return 0.01 * (step + 1) / 4 if step < 4 else 0.005 * (1 + math.cos(math.pi * (step - 4) / 8))
 
 
-def plain_loss(solver: Solver, experiment: Experiment, step: int) -> torch.Tensor:
+def plain_loss(
+    solver: Solver, experiment: Experiment, step: int, seed: int | None = None
+) -> torch.Tensor:
     """The mean cross-entropy of a training batch, from its parts."""
     layout = solver.layout
-    data = TrainingSet(experiment.task, experiment.data, experiment.seed)
+    seed = experiment.seed if seed is None else seed
+    data = TrainingSet(experiment.task, experiment.data, seed)
     examples = data.batch(step, experiment.training.batch_size)
     tokens = torch.from_numpy(layout.encode(examples.operands))
     coordinates = layout.coordinates(examples.operands).map(torch.from_numpy)
@@ -249,8 +252,16 @@ def test_fine_tuning_starts_from_the_other_runs_weights(tmp_path: Path) -> None:
     tuned = make_run(tmp_path, "tuned", start_from=str(first.path), data__priming="8=50", seed=3)
     assert tuned.identity != first.identity
     with torch.no_grad(), fast.use_pytorch():
-        expected = plain_loss(first.load(), tuned.experiment, 0)
+        expected = plain_loss(first.load(), tuned.experiment, 0, data_seed(tuned))
     assert losses(tuned)[0] == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_a_run_does_not_repeat_the_batches_of_the_one_that_it_starts_from(tmp_path: Path) -> None:
+    first = make_run(tmp_path, "first", training__steps=1)
+    second = make_run(tmp_path, "second", training__steps=1, start_from=str(first.path))
+    third = make_run(tmp_path, "third", training__steps=1, start_from=str(second.path))
+    seeds = {data_seed(run) for run in (first, second, third)}
+    assert len(seeds) == 3
 
 
 @pytest.mark.parametrize(

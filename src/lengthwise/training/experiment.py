@@ -187,9 +187,13 @@ class Experiment(Config):
         fields: dict[str, Any] = {"seed": self.seed, "precision": self.precision}
         for name in ("task", "layout", "data", "model", "training", "evaluation"):
             section: BaseModel = getattr(self, name)
-            fields[name] = section.model_dump(
+            dumped = section.model_dump(
                 mode="json", exclude_defaults=True, exclude=left_out.get(name)
             )
+            # A choice at its default is dumped as its kind; other defaults are left out already.
+            options = type(section).model_fields.items()
+            defaults = {key: {"kind": option.default} for key, option in options}
+            fields[name] = {key: v for key, v in dumped.items() if v != defaults.get(key)}
         fields["steps"] = self.steps
         own_origin = read_identity(self.start_from) if self.start_from and not origin else None
         fields["start_from"] = origin or own_origin

@@ -59,7 +59,7 @@ def train(run: Run) -> Iterator[Progress]:
         accuracy, first = run.last_accuracy(), state.step
         started = time.monotonic() - state.seconds
 
-        for batch, layers in batches(experiment, solver, state.step):
+        for batch, layers in batches(experiment, solver, state.step, data_seed(run)):
             if state.step == first:
                 reason = fast.decline_reason(solver.encoder, batch.tokens, batch.coordinates)
                 run.record_session(machine.describe(experiment.device, reason), first)
@@ -175,11 +175,17 @@ def find_origin(experiment: Experiment) -> Run:
     return origin
 
 
+def data_seed(run: Run) -> int:
+    """The seed of training problems; a run that starts from another must not repeat its batches."""
+    return int(run.identity[:15], 16) if run.experiment.start_from else run.experiment.seed
+
+
 def batches(
-    experiment: Experiment, solver: Solver, start: int
+    experiment: Experiment, solver: Solver, start: int, seed: int | None = None
 ) -> Iterator[tuple[TrainingBatch, int]]:
     """The batch of each step, and how often its layers are applied."""
-    data = TrainingSet(experiment.task, experiment.data, experiment.seed)
+    seed = experiment.seed if seed is None else seed
+    data = TrainingSet(experiment.task, experiment.data, seed)
     for step in range(start, experiment.steps):
         examples = data.batch(step, experiment.training.batch_size)
         padding = sample_padding(experiment, step)
