@@ -41,8 +41,8 @@ class FigureFinetuningPriming(Artefact):
     notes = (
         "The paper doesn't say how long it fine-tunes. Here every sample size has the same budget:"
         " 7.5 million examples at paper scale, which is how long priming takes to learn 35 digits,"
-        " and an eighth of the first training at cpu scale. The learning rate starts again, with a"
-        " warm-up and a cosine of its own.",
+        " and 160,000 at cpu scale, a sixth of the first training. The learning rate starts again,"
+        " with a warm-up and a cosine of its own.",
         "The paper has “a fixed sample of 35 × 3 examples”, yet generates second operands online"
         " in all procedures. Here first operands are fixed and second operands sampled online.",
         f"“Learned” is {100 * LEVEL:.0f} % at the long length, as in Figure 4.",
