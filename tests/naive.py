@@ -286,8 +286,14 @@ def t5_bucket(relative_position: int, buckets: int, longest: int) -> int:
 
 
 def press(example: Example, prefix: str, pair: Pair) -> float:
-    """−m·|i − j| (Press et al., 2022), where two heads have the slopes 1/16 and 1/256."""
-    return -abs(pair.distance) / (16, 256)[pair.head]
+    """−m·|i − j| (Press et al., 2022), where two heads have the slopes 1/16 and 1/256.
+
+    In the signed form a head counts one direction twice: the first later keys, the second earlier.
+    """
+    is_later = pair.distance < 0
+    is_earlier = pair.distance > 0
+    counts_twice = example.position.signed and (is_later, is_earlier)[pair.head]
+    return -abs(pair.distance) * (2 if counts_twice else 1) / (16, 256)[pair.head]
 
 
 def li(example: Example, prefix: str, pair: Pair) -> float:
@@ -296,6 +302,8 @@ def li(example: Example, prefix: str, pair: Pair) -> float:
     c, threshold = float(weights["c"]), abs(float(weights["factor"])) * example.position.threshold
     reach = max(threshold, pair.query_position)
     x = math.log(abs(c * pair.distance) + 1) / math.log(abs(c * reach) + 1)
+    if example.position.signed and pair.distance < 0:
+        x = -x
     columns = zip(weights["network.0.weight"][:, 0], weights["network.0.bias"], strict=True)
     hidden = [max(0.0, w * x + b) for w, b in columns]
     output = weights["network.2.weight"][pair.head], weights["network.2.bias"][pair.head]

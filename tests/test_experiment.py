@@ -176,6 +176,7 @@ OPTIONS: dict[str, Any] = {
     "reach": 512,
     "reinject_input": True,
     "second_digits": 2,
+    "signed": True,
     "stable_for": 2,
     "strength": 2.0,
     "threshold": 64,

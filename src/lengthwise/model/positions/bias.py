@@ -76,11 +76,22 @@ class T5Bias(OverCoordinate):
 class Alibi(OverCoordinate):
     """A penalty that grows with the distance, steeper in some heads; fixed (Press et al., 2022)."""
 
+    class Options(OverCoordinate.Options):
+        signed: bool = Field(
+            False, description="later keys count twice as far in even heads, earlier ones in odd"
+        )
+
+    options: Options
     content_free = True
 
     def scores(self, q: Tensor, k: Tensor, pairs: Pairs) -> Tensor:
-        distance = pairs.distance(self.options.coordinate).abs()
-        return move_heads_first(-distance[..., None] * self.slopes().to(q))
+        distance = pairs.distance(self.options.coordinate)[..., None]
+        penalty = distance.abs() * self.slopes().to(q)
+        if self.options.signed:
+            is_odd = torch.arange(self.shape.heads, device=q.device) % 2 == 1
+            counts_twice = torch.where(is_odd, distance > 0, distance < 0)
+            penalty = penalty * (1 + counts_twice)
+        return move_heads_first(-penalty)
 
     def slopes(self) -> Tensor:
         """Geometric from 2^(−8/h) to 2^−8; between powers of two, with some of the next power's."""
@@ -100,6 +111,9 @@ class Fire(OverCoordinate):
         threshold: int = Field(
             512, ge=1, description="positions below it (times a learned factor) count as it"
         )
+        signed: bool = Field(
+            False, description="the network sees on which side of the query a key is"
+        )
 
     options: Options
     content_free = True
@@ -116,7 +130,10 @@ class Fire(OverCoordinate):
         threshold = (self.factor * self.options.threshold).abs()
         query, _ = pairs.ends(self.options.coordinate)
         reach = torch.maximum(query.to(threshold), threshold)
-        share = self.log(pairs.distance(self.options.coordinate)) / self.log(reach)
+        distance = pairs.distance(self.options.coordinate)
+        share = self.log(distance) / self.log(reach)
+        if self.options.signed:
+            share = share * distance.sign()
         return move_heads_first(self.network(share[..., None]))
 
     def log(self, x: Tensor) -> Tensor:

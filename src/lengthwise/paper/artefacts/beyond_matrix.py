@@ -28,7 +28,9 @@ def embeddings(longest: int) -> dict[str, Overrides]:
     """All that are registered, over each coordinate that they can work over."""
     options: dict[str, Overrides] = {
         "abacus": {"offset": longest},
+        "alibi": {"signed": True},
         "coupled": {"offset": longest},
+        "fire": {"signed": True},
         "randomised": {"reach": 8 * longest},
     }
     found: dict[str, Overrides] = {}
@@ -77,7 +79,8 @@ class BeyondMatrix(Artefact):
         "Nothing here is in the paper. Digits are written least significant first; all embeddings"
         " have the same model, budget and learning rate.",
         "Training shifts Abacus and coupled positions by up to the longest length. Randomised"
-        " positions are around relative-key, chosen from eight times the longest length.",
+        " positions are around relative-key, chosen from eight times the longest length. ALiBi and"
+        " FIRE have their signed forms, because an encoder needs to tell left from right.",
     )
 
     def conditions(self, scale: ScaleName) -> dict[str, Overrides]:
