@@ -31,6 +31,7 @@ from lengthwise.frontier.records import (
     LengthRecord,
     Trial,
 )
+from lengthwise.sweep import Engine, Local
 from lengthwise.training import keys
 from lengthwise.training.display import Display
 from lengthwise.training.loop import train
@@ -57,7 +58,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train and measure here: starting processes would take most of the time."""
 
-    def train_here(runs: list[Run], jobs: int, display: Display) -> Iterator[tuple[Run, None]]:
+    def train_here(runs: list[Run], engine: Engine, display: Display) -> Iterator[tuple[Run, None]]:
         for run in runs:
             list(train(run))
             yield run, None
@@ -74,7 +75,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(name: str, seeds: list[int], root: Path) -> dict[str, Any]:
     display = Display(console=Console(file=io.StringIO()))
-    return make_record(name, seeds, 2, root / "runs", root / "results", display)
+    return make_record(name, seeds, Local(2), root / "runs", root / "results", display)
 
 
 @pytest.mark.parametrize("name", RECORDS)

@@ -19,7 +19,7 @@ from lengthwise.evaluation.stress import stress
 from lengthwise.problems.evaluation_set import evaluation_set
 from lengthwise.problems.sampling import select_rows
 from lengthwise.solver import Solver
-from lengthwise.sweep import run_all
+from lengthwise.sweep import Local, run_all
 from lengthwise.training import keys
 from lengthwise.training.display import Display
 from lengthwise.training.loop import train
@@ -145,7 +145,7 @@ def test_a_file_is_imported_by_commands_and_their_workers(
     assert line.endswith(' "999999 s 123456" --import test_mine.py')
     # Workers of this process import it, too.
     experiment = Run("runs/first").experiment.model_copy(update={"seed": 1})
-    assert [end for _, end in run_all([Run.create(experiment)], 1, Display())] == [None]
+    assert [end for _, end in run_all([Run.create(experiment)], Local(1), Display())] == [None]
     # The printed command works in another process, and not without the file.
     command = [sys.executable, "-m", *shlex.split(line.partition(": ")[2])]
     monkeypatch.delenv("LENGTHWISE_IMPORT")

@@ -1,7 +1,9 @@
 """Every artefact from its runs to the report, at the scale that takes seconds."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -12,26 +14,31 @@ from lengthwise.paper.experiments import UNPRIMED, fine_tuned_label
 from lengthwise.paper.records import plan_seed
 from lengthwise.paper.report import write_report
 from lengthwise.paper.running import cost, run_artefacts
+from lengthwise.sweep import End, Engine
 from lengthwise.training.display import Display
-from lengthwise.training.loop import train
+from lengthwise.training.loop import Progress, train
 from lengthwise.training.runs import Run
 
-Ends = Iterator[tuple[Run, str | None]]
 
-
-class HereEngine:
+@dataclass
+class HereEngine(Engine):
     """The simplest engine: one run after the other, in this process."""
 
-    def __init__(self) -> None:
-        self.trained: list[str] = []
+    here: ClassVar[bool] = True
+    submitted: list[Run] = field(default_factory=list)
+    trained: list[str] = field(default_factory=list)
 
-    def __call__(self, runs: Sequence[Run], jobs: int, display: Display) -> Ends:
-        for run in runs:
-            if run.result is None:
-                for _ in train(run):
-                    pass
-                self.trained.append(run.path.name)
-            yield run, None
+    def submit(self, runs: Sequence[Run]) -> None:
+        self.submitted += runs
+
+    def poll(self) -> Iterator[Progress | End]:
+        run = self.submitted.pop()
+        yield from train(run)
+        self.trained.append(run.path.name)
+        yield End(run)
+
+    def stop(self) -> None:
+        assert not self.submitted
 
 
 def run_smoke(names: Sequence[str], folder: Path, **options: object) -> HereEngine:
@@ -41,12 +48,11 @@ def run_smoke(names: Sequence[str], folder: Path, **options: object) -> HereEngi
             [ARTEFACTS[name] for name in names],
             "smoke",
             1,
-            1,
+            engine,
             folder / "results",
             folder / "runs",
             "cpu",
             display,
-            engine=engine,
             **options,  # type: ignore[arg-type]
         )
     assert not failed

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lengthwise.base import UsageError
-from lengthwise.sweep import ENGINES, engines, find_engine, run_all
+from lengthwise.sweep import ENGINES, Local, build_engine, find_engine, local, run_all
 from lengthwise.training import keys
 from lengthwise.training.display import Display
 from lengthwise.training.loop import Progress
@@ -27,13 +27,13 @@ QUICK = {
 SCRIPT = """
 import signal
 import sys
-from lengthwise.sweep import run_all
+from lengthwise.sweep import Local, run_all
 from lengthwise.training.display import Display
 from lengthwise.training.runs import Run
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    list(run_all([Run(path) for path in sys.argv[1:]], 2, Display()))
+    list(run_all([Run(path) for path in sys.argv[1:]], Local(2), Display()))
 """
 
 
@@ -43,11 +43,14 @@ def create(root: Path, **changes: Any) -> Run:
 
 
 def test_engines_are_found_by_name() -> None:
-    assert find_engine("local") is ENGINES["local"] is run_all
+    assert find_engine("local") is ENGINES["local"] is Local
     with pytest.raises(UsageError, match=r"no engine 'locl': did you mean 'local'\?"):
         find_engine("locl")
+    assert build_engine("local", 3).jobs == 3
+    with pytest.raises(UsageError, match="--ray-address is an option of --on ray, but"):
+        build_engine("local", None, {"ray": {"address": "auto"}})
     with pytest.raises(UsageError, match="at least 1 run is trained at a time, not 0"):
-        list(run_all([], 0, Display()))
+        list(run_all([], Local(0), Display()))
 
 
 def test_dependent_runs_wait_and_failures_leave_the_rest_alone(tmp_path: Path) -> None:
@@ -63,7 +66,7 @@ def test_dependent_runs_wait_and_failures_leave_the_rest_alone(tmp_path: Path) -
     moved.experiment = moved.experiment.model_copy(update={"device": "cpu"})
 
     runs = [tuned, base, hopeless, diverging, too_large, orphan, moved]
-    ends = list(run_all(runs, 2, Display()))
+    ends = list(run_all(runs, Local(2), Display()))
     reasons = {run.path: reason or "" for run, reason in ends}
     assert len(reasons) == len(ends) == len(runs)
     assert reasons[base.path] == reasons[tuned.path] == reasons[moved.path] == ""
@@ -76,7 +79,7 @@ def test_dependent_runs_wait_and_failures_leave_the_rest_alone(tmp_path: Path) -
     assert order.index(base.path) < order.index(tuned.path)
 
     before = (base.path / "model.safetensors").stat().st_mtime_ns
-    assert [reason for _, reason in run_all([base, tuned], 2, Display())] == [None, None]
+    assert [reason for _, reason in run_all([base, tuned], Local(2), Display())] == [None, None]
     assert (base.path / "model.safetensors").stat().st_mtime_ns == before
 
 
@@ -118,9 +121,9 @@ def test_a_killed_worker_is_noticed_while_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes: dict[str, Any] = {}
-    start = engines.Worker.start
+    start = local.Worker.start
 
-    def note_process(worker: engines.Worker, run: Run) -> None:
+    def note_process(worker: local.Worker, run: Run) -> None:
         processes[run.path.name] = worker.process
         start(worker, run)
 
@@ -129,9 +132,9 @@ def test_a_killed_worker_is_noticed_while_others_go_on(
             if state.run == doomed.path.name:
                 processes[state.run].kill()
 
-    monkeypatch.setattr(engines.Worker, "start", note_process)
+    monkeypatch.setattr(local.Worker, "start", note_process)
     doomed, other = (create(tmp_path, training__steps=5000, seed=seed) for seed in (0, 1))
-    ends = run_all([doomed, other], 2, KillingDisplay())
+    ends = run_all([doomed, other], Local(2), KillingDisplay())
     run, reason = next(ends)
     assert run.path == doomed.path
     assert reason == "its process ended with exit code -9"

@@ -1,8 +1,12 @@
 """Arguments that several commands share, and the types of their values."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from lengthwise.cli.command import Parser
+
+if TYPE_CHECKING:
+    from lengthwise.sweep import Engine
 
 
 def integer(least: int, text: str) -> int:
@@ -67,6 +71,50 @@ def add_jobs(parser: Parser) -> None:
     parser.add_argument(
         "--jobs", type=positive, default=2, help="runs at a time, one core each (default: 2)"
     )
+
+
+def add_engine(parser: Parser) -> None:
+    """What trains the runs: `--on`, `--jobs`, and the options of every engine."""
+    from lengthwise.sweep import ENGINES
+
+    group = parser.add_argument_group("where the runs are trained")
+    group.add_argument(
+        "--on",
+        metavar="ENGINE",
+        default="local",
+        help=f"what trains the runs: {', '.join(ENGINES)} (default: local)",
+    )
+    group.add_argument(
+        "--jobs",
+        type=positive,
+        help="runs at a time (default: 2 on this machine, elsewhere all that there is room for)",
+    )
+    for name, engine in ENGINES.items():
+        for option, given in engine.options().items():
+            group.add_argument(
+                f"--{name}-{option.replace('_', '-')}",
+                dest=f"{name}.{option}",
+                metavar=given["metavar"],
+                type=given["parse"],
+                action="append" if given["repeated"] else "store",
+                help=f"with --on {name}: {given['description']}",
+            )
+
+
+def engine(chosen: argparse.Namespace) -> "Engine":
+    """The engine that `add_engine` let the user choose."""
+    from lengthwise.sweep import ENGINES, build_engine
+
+    given = {
+        name: {
+            option: getattr(chosen, f"{name}.{option}")
+            for option in engine.options()
+            if getattr(chosen, f"{name}.{option}") is not None
+        }
+        for name, engine in ENGINES.items()
+        if hasattr(chosen, f"{name}.{next(iter(engine.options()), '')}")  # imported ones have none
+    }
+    return build_engine(chosen.on, chosen.jobs, given)
 
 
 def add_device(parser: Parser) -> None:

@@ -60,11 +60,14 @@ def find_lists() -> dict[str, Callable[[], list[Entry]]]:
     descriptions: dict[str, Mapping[str, str]] = {
         "mixtures": {name: summary(rewrite) for name, rewrite in MIXTURES.items()},
         "cases": {name: case.description for name, case in CASES.items()},
-        "engines": {name: summary(engine) for name, engine in ENGINES.items()},
         "records": {name: record.title for name, record in RECORDS.items()},
     }
     for name, entries in descriptions.items():
         lists[name] = partial(list_descriptions, entries)
+    lists["engines"] = lambda: [
+        {"name": name, "description": summary(cls), "options": cls.defaults()}
+        for name, cls in ENGINES.items()
+    ]
     lists["presets"] = lambda: [
         {"name": name, "description": "", "options": fields} for name, fields in PRESETS.items()
     ]

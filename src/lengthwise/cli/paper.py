@@ -106,38 +106,34 @@ class PaperRun(PaperCommand):
         parser.add_argument(
             "--retry", action="store_true", help="train runs that failed again, from the start"
         )
-        parser.add_argument(
-            "--on", metavar="ENGINE", default="local", help="what trains the runs (default: local)"
-        )
-        arguments.add_jobs(parser)
+        arguments.add_engine(parser)
         arguments.add_device(parser)
 
     def run(self, chosen: argparse.Namespace) -> None:
         from lengthwise.base import UsageError
         from lengthwise.paper.running import run_artefacts
-        from lengthwise.sweep import find_engine
         from lengthwise.training import machine
         from lengthwise.training.display import Display
 
         artefacts = find_artefacts(chosen)
         if not chosen.artefacts and not chosen.all:
             raise UsageError("name the artefacts to run, or --all (see `lengthwise paper list`)")
-        engine = find_engine(chosen.on)  # checks come before any run is made
-        machine.check(chosen.device, threads=1)
+        engine = arguments.engine(chosen)  # checks come before any run is made
+        if engine.here:
+            machine.check(chosen.device, threads=1)
         results = Path(chosen.results)
         with Display() as display:
             failed = run_artefacts(
                 artefacts,
                 chosen.scale,
                 chosen.seeds,
-                chosen.jobs,
+                engine,
                 results,
                 Path(chosen.runs),
                 chosen.device,
                 display,
                 only=chosen.only,
                 retry=chosen.retry,
-                engine=engine,
                 search=not chosen.no_search,
             )
         for path, reason in failed.items():

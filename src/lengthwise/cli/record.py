@@ -23,7 +23,7 @@ class Record(Command):
             help="number of seeds, from --seed on (default: 3, or 1 with --seed)",
         )
         parser.add_argument("--seed", type=arguments.natural, help="the first seed (default: 0)")
-        arguments.add_jobs(parser)
+        arguments.add_engine(parser)
         arguments.add_runs(parser)
         arguments.add_results(parser)
         arguments.add_json(parser)
@@ -33,11 +33,12 @@ class Record(Command):
         from lengthwise.frontier.page import page
         from lengthwise.training.display import Display
 
+        engine = arguments.engine(chosen)
         first = chosen.seed or 0
         seeds = range(first, first + (chosen.seeds or (3 if chosen.seed is None else 1)))
         root, results = Path(chosen.runs), Path(chosen.results)
         with Display() as display:
-            contents = make_record(chosen.name, seeds, chosen.jobs, root, results, display)
+            contents = make_record(chosen.name, seeds, engine, root, results, display)
         if chosen.json:
             print_json(contents)
             return

@@ -25,7 +25,7 @@ from lengthwise.frontier.records import Trial, find_record
 from lengthwise.model.depth import UntilStable
 from lengthwise.problems.training_set import TrainingSet
 from lengthwise.solver import Solver
-from lengthwise.sweep import run_all
+from lengthwise.sweep import Engine, run_all
 from lengthwise.training import keys, machine
 from lengthwise.training.display import Display
 from lengthwise.training.experiment import Experiment
@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 def make_record(
-    name: str, seeds: Sequence[int], jobs: int, root: Path, results: Path, display: Display
+    name: str, seeds: Sequence[int], engine: Engine, root: Path, results: Path, display: Display
 ) -> Json:
     """Train and test a record's models, and write results/records/NAME.json, .md and .png.
 
@@ -54,12 +54,14 @@ def make_record(
         for label, trial in chosen.trials.items()
         for seed in seeds
     }
-    train_all(runs, jobs, display)
+    train_all(runs, engine, display)
     trials: dict[str, Json] = {}
     descriptions: dict[Path, dict[str, str]] = {}  # by run: trials may share models
     # A process for each measurement of a model, so that its peak memory is its own.
     context = get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, end_with_parent, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(
+        engine.jobs or 2, context, end_with_parent, max_tasks_per_child=1
+    ) as pool:
         for label, trial in chosen.trials.items():
             own = [runs[label, seed] for seed in seeds]
             results_by_seed = list(pool.map(partial(measure, trial), [run.path for run in own]))
@@ -73,13 +75,13 @@ def make_record(
     return contents
 
 
-def train_all(runs: dict[tuple[str, int], Run], jobs: int, display: Display) -> None:
+def train_all(runs: dict[tuple[str, int], Run], engine: Engine, display: Display) -> None:
     """Train the runs of each trial and seed; trials may share a run."""
     distinct = {run.path.name: run for run in runs.values()}
     display.labels = {
         run.path.name: f"{label}, seed {seed}" for (label, seed), run in reversed(runs.items())
     }
-    for run, failure in run_all(list(distinct.values()), jobs, display):
+    for run, failure in run_all(list(distinct.values()), engine, display):
         if failure:
             raise UsageError(f"{run.path} failed: {failure}")
 

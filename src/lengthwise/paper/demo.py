@@ -12,7 +12,7 @@ from rich.table import Table
 
 from lengthwise.base import UsageError
 from lengthwise.paper.scales import Overrides
-from lengthwise.sweep.engines import run_all
+from lengthwise.sweep import Local, run_all
 from lengthwise.training import keys
 from lengthwise.training.display import Display, percent
 from lengthwise.training.runs import Run
@@ -78,7 +78,7 @@ def demo(root: Path, jobs: int, again: bool, smoke: bool) -> None:
         " finished ones aren't trained again.\n"
     )
     with Display({run.path.name: name for name, run in runs.items()}) as display:
-        for run, failure in run_all(list(runs.values()), jobs, display):
+        for run, failure in run_all(list(runs.values()), Local(jobs), display):
             if failure:
                 raise UsageError(f"{run.path} failed: {failure}")
     accuracies = {name: by_length(run) for name, run in runs.items()}

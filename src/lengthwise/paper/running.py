@@ -16,7 +16,7 @@ from lengthwise.paper.records import (
 )
 from lengthwise.paper.scales import Overrides, ScaleName, describe_variant
 from lengthwise.problems.layouts import LAYOUTS
-from lengthwise.sweep.engines import Engine, run_all
+from lengthwise.sweep import Engine, run_all
 from lengthwise.training import machine
 from lengthwise.training.display import Display
 from lengthwise.training.experiment import Experiment
@@ -70,14 +70,13 @@ def run_artefacts(
     artefacts: Sequence[Artefact],
     scale: ScaleName,
     seeds: int,
-    jobs: int,
+    engine: Engine,
     results: Path,
     root: Path,
     device: str,
     display: Display,
     only: str = "",
     retry: bool = False,
-    engine: Engine = run_all,
     search: bool = True,
 ) -> dict[Path, str]:
     """Train the runs without a record and record them; returns the reasons of those that failed.
@@ -90,7 +89,8 @@ def run_artefacts(
     folder = record_path(results, scale, "").parent
     with writing(folder):  # before anything is trained
         folder.mkdir(parents=True, exist_ok=True)
-    machine.prepare(device, 1)  # for the measures that artefacts add
+    own_device = device if engine.here else "cpu"
+    machine.prepare(own_device, 1)  # for the measures that artefacts add
     failed: dict[Path, str] = {}
     # Twice: once the first seed has tried every variant, the other seeds have the best.
     for _ in range(2 if any(len(a.variants(scale)) > 1 for a in artefacts) else 1):
@@ -105,10 +105,11 @@ def run_artefacts(
         skip_failed(todo, uses, retry, display)
         display.labels = {run.path.name: describe(uses[i]) for i, run in todo.items()}
         identities = {run.path: identity for identity, run in todo.items()}
-        for run, reason in engine(list(todo.values()), jobs, display):
+        for run, reason in run_all(list(todo.values()), engine, display):
             if reason:
                 failed[run.path] = reason
             else:
+                run.experiment = run.experiment.model_copy(update={"device": own_device})
                 record(run, identities[run.path], uses, scale, results)
     return failed
 

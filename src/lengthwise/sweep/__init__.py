@@ -1,8 +1,22 @@
 """Many runs: what trains them, and where."""
 
-from lengthwise.base import import_modules
-from lengthwise.sweep.engines import ENGINES, Engine, find_engine, run_all
+import importlib
+import pkgutil
 
-__all__ = ["ENGINES", "Engine", "find_engine", "run_all"]
+from lengthwise.sweep.engine import ENGINES, End, Engine, build_engine, find_engine, option
+from lengthwise.sweep.local import Local
+from lengthwise.sweep.schedule import run_all
 
-import_modules(__name__)
+__all__ = [
+    "ENGINES",
+    "End",
+    "Engine",
+    "Local",
+    "build_engine",
+    "find_engine",
+    "option",
+    "run_all",
+]
+
+for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    importlib.import_module(module.name)  # engines register themselves

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -10,6 +11,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from lengthwise.training import loop
 
 SECONDS_BETWEEN_LINES = 20
+SECONDS_BETWEEN_COUNTS = 60
+NOTHING_YET: dict[str, Any] = {"speed": "", "loss": "", "accuracy": "", "left": ""}
 
 
 def percent(share: float) -> str:
@@ -43,12 +46,14 @@ class Display:
         self.bars: dict[str, TaskID] = {}
         self.shown: dict[str, float] = {}
         self.announced: set[str] = set()
+        self.sweep: TaskID | None = None  # the bar of all runs
+        self.counted = time.monotonic()
         self.progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),  # what is left of the line
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             TextColumn("{task.fields[speed]}"),
-            TextColumn("loss {task.fields[loss]:.3f}"),
+            TextColumn("{task.fields[loss]}"),
             TextColumn("[cyan]{task.fields[accuracy]}"),
             TextColumn("{task.fields[left]}"),
             expand=True,
@@ -69,6 +74,17 @@ class Display:
     ) -> None:
         self.progress.stop()
 
+    def count(self, done: int, active: int, total: int) -> None:
+        """Show how many runs of a sweep have ended, and how many are submitted."""
+        if self.console.is_terminal:
+            if self.sweep is None:
+                self.sweep = self.progress.add_task("runs", **NOTHING_YET)
+            self.progress.update(self.sweep, completed=done, total=total)
+        elif time.monotonic() - self.counted >= SECONDS_BETWEEN_COUNTS:
+            self.counted = time.monotonic()
+            text = f"{done} of {total} runs have ended, {active} are submitted"
+            self.console.print(text, highlight=False, soft_wrap=True)
+
     def show(self, state: loop.Progress) -> None:
         label = self.labels.get(state.run, state.run)
         if state.declined and state.run not in self.announced:
@@ -81,13 +97,13 @@ class Display:
         if self.console.is_terminal:
             if state.run not in self.bars:
                 self.bars[state.run] = self.progress.add_task(
-                    label, total=state.steps, speed="", loss=0.0, accuracy="", left=""
+                    label, total=state.steps, **NOTHING_YET
                 )
             self.progress.update(
                 self.bars[state.run],
                 completed=state.step,
                 speed=f"{state.examples_per_second:.0f}/s",
-                loss=state.loss,
+                loss=f"loss {state.loss:.3f}",
                 accuracy=" ".join(f"{n}d:{share:.0%}" for n, share in state.accuracy.items()),
                 left=f"{clock(state.seconds_left)} left",
             )

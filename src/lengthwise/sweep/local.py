@@ -1,0 +1,129 @@
+"""The engine of this machine: worker processes that train one run after another."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from lengthwise.sweep.engine import End, Engine, engine
+from lengthwise.sweep.work import train_run
+
+if TYPE_CHECKING:
+    from lengthwise.training.loop import Progress
+    from lengthwise.training.runs import Run
+
+SECONDS_BETWEEN_MESSAGES = 0.3
+INTERRUPTED = "interrupted"  # a worker's last message
+
+
+class Worker:
+    """A process that trains one run after another and reports its progress."""
+
+    def __init__(self) -> None:
+        # A fork of a process that has used torch may hang.
+        context = multiprocessing.get_context("spawn")
+        self.connection, other_end = context.Pipe()
+        self.process = context.Process(target=work, args=(other_end, os.getpid()))
+        self.process.start()
+        other_end.close()
+        self.run: Run | None = None
+
+    def start(self, run: "Run") -> None:
+        self.run = run
+        self.connection.send((run.path, run.experiment.device, run.experiment.threads))
+
+    def stop(self) -> None:
+        """Have the process end; it takes the signal as Ctrl-C and saves its run first."""
+        self.connection.close()
+        if self.run is not None:
+            self.process.terminate()
+
+
+@engine("local")
+@dataclass
+class Local(Engine):
+    """Worker processes on this machine."""
+
+    here: ClassVar[bool] = True
+    jobs: int | None = 2
+    workers: list[Worker] = field(default_factory=list, init=False)
+
+    def check(self, runs: Sequence["Run"]) -> None:
+        from lengthwise.base import UsageError
+        from lengthwise.training import machine
+
+        if self.jobs is not None and self.jobs < 1:
+            raise UsageError(f"at least 1 run is trained at a time, not {self.jobs}")
+        for device, threads in {(r.experiment.device, r.experiment.threads) for r in runs}:
+            machine.check(device, threads)
+
+    def submit(self, runs: Sequence["Run"]) -> None:
+        for run in runs:
+            idle = next((worker for worker in self.workers if worker.run is None), None)
+            if idle is None:
+                self.workers.append(idle := Worker())
+            idle.start(run)
+
+    def poll(self) -> Iterator["Progress | End"]:
+        by_connection: dict[Any, Worker] = {worker.connection: worker for worker in self.workers}
+        for connection in wait(list(by_connection), timeout=0.5):
+            worker = by_connection[connection]
+            run = worker.run
+            try:
+                message = worker.connection.recv()
+            except (EOFError, ConnectionError):  # the process ended without a message
+                self.workers.remove(worker)
+                worker.process.join()
+                if run is not None:
+                    yield End(run, f"its process ended with exit code {worker.process.exitcode}")
+                continue
+            if message is not None and not isinstance(message, str):
+                yield message
+                continue
+            if message == INTERRUPTED:
+                self.workers.remove(worker)
+            assert run is not None
+            worker.run = None
+            yield End(run, message)
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            worker.stop()
+        while self.workers:
+            self.workers.pop().process.join()
+
+
+def work(parent: Connection, parent_id: int) -> None:
+    """Train the runs that the parent sends; report progress, then None or why a run failed."""
+    os.setpgrp()  # Ctrl-C in a terminal reaches the parent only, which passes it on once
+    last_report = 0.0
+
+    def watch(progress: "Progress") -> None:
+        nonlocal last_report
+        if os.getppid() != parent_id:  # the parent was killed: save and stop, as for Ctrl-C
+            os.kill(os.getpid(), signal.SIGTERM)
+        is_due = time.monotonic() - last_report >= SECONDS_BETWEEN_MESSAGES
+        if is_due or progress.step == progress.steps:
+            report(parent, progress)
+            last_report = time.monotonic()
+
+    while True:
+        try:
+            path, device, threads = parent.recv()
+        except (EOFError, ConnectionError):  # the parent has no more runs, or is gone
+            return
+        try:
+            report(parent, train_run(path, device, threads, watch))
+        except KeyboardInterrupt:
+            report(parent, INTERRUPTED)
+            return
+
+
+def report(parent: Connection, message: "Progress | str | None") -> None:
+    with suppress(ConnectionError):  # a parent that is gone is noticed after the next step
+        parent.send(message)

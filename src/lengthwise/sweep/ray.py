@@ -1,0 +1,132 @@
+"""The engine of a Ray cluster: a run is a task, and Ray decides where it is trained."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from lengthwise.sweep.engine import End, Engine, engine, option
+from lengthwise.sweep.follow import Follower
+from lengthwise.sweep.work import train_run
+
+if TYPE_CHECKING:
+    from lengthwise.training.loop import Progress
+    from lengthwise.training.runs import Run
+
+SECONDS_OF_POLL = 0.5
+MOST_ENDS = 100  # that one poll tells of
+SECONDS_TO_STOP = 60.0
+PATIENCE = 60.0  # seconds in which a worker of a killed driver gives up its run
+
+
+@engine("ray")
+@dataclass
+class Ray(Engine):
+    """A Ray cluster, or one that is started on this machine (the extra `ray`)."""
+
+    address: str | None = option(
+        None, "address of the cluster, or auto (default: start one here)", metavar="ADDRESS"
+    )
+    cpus: float | None = option(None, "cores of a run (default: its threads)", float, "NUMBER")
+    gpus: float | None = option(
+        None, "GPUs of a run, such as 0.25 (default: 1 if its device is cuda)", float, "NUMBER"
+    )
+    retries: int = option(
+        3, "how often a run goes on after its worker or node died (default: 3)", int, "NUMBER"
+    )
+    tasks: dict[Any, "Run"] = field(default_factory=dict, init=False)
+    follower: Follower = field(default_factory=Follower, init=False)
+    connected: bool = field(default=False, init=False)  # by this engine, and not by its caller
+
+    def check(self, runs: Sequence["Run"]) -> None:
+        from lengthwise.base import UsageError
+
+        if find_spec("ray") is None:
+            raise UsageError("--on ray needs Ray: pip install 'lengthwise[ray]'")
+        for name in ("cpus", "gpus", "retries"):
+            if (getattr(self, name) or 0) < 0:
+                raise UsageError(f"--ray-{name} is {getattr(self, name)}, but it can't be negative")
+        self.connect(max((run.experiment.threads for run in runs), default=1))
+
+    def connect(self, threads: int) -> None:
+        """Join the cluster, or start one on this machine that has room for all jobs."""
+        import ray
+
+        from lengthwise.base import UsageError
+        from lengthwise.base.extensions import VARIABLE
+
+        if ray.is_initialized():
+            return
+        files = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+        settings: dict[str, Any] = {"runtime_env": {"env_vars": files}, "log_to_driver": False}
+        try:
+            if self.address is None:
+                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+                cores = max(os.cpu_count() or 1, (self.jobs or 1) * threads)
+                ray.init("local", num_cpus=cores, include_dashboard=False, **settings)
+            else:
+                ray.init(self.address, **settings)
+            self.connected = True
+        except ConnectionError as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise UsageError(f"can't join the Ray cluster {self.address}: {reason}") from None
+
+    def submit(self, runs: Sequence["Run"]) -> None:
+        self.follower.add(runs)
+        for run in runs:
+            device, threads = run.experiment.device, run.experiment.threads
+            path = str(run.path.resolve())
+            task = self.task_for(device, threads).remote(path, device, threads, patience=PATIENCE)
+            self.tasks[task] = run
+
+    def task_for(self, device: str, threads: int) -> Any:
+        """The remote function with the resources that a run needs."""
+        import ray
+
+        on_gpu = device.startswith("cuda")
+        return ray.remote(train_run).options(
+            num_cpus=threads if self.cpus is None else self.cpus,
+            num_gpus=(1 if on_gpu else 0) if self.gpus is None else self.gpus,
+            max_retries=self.retries,
+            name="lengthwise",
+        )
+
+    def poll(self) -> Iterator["Progress | End"]:
+        import ray
+
+        tasks = list(self.tasks)
+        ended, _ = ray.wait(
+            tasks, num_returns=min(MOST_ENDS, len(tasks)), timeout=SECONDS_OF_POLL, fetch_local=True
+        )
+        for task in ended:
+            run = self.tasks.pop(task)
+            reason = find_reason(task)
+            yield from self.follower.end(run)
+            # The directory decides: a worker may die behind its run's last step.
+            yield End(run, None if reason is None or run.result is not None else reason)
+        yield from self.follower.look()
+
+    def stop(self) -> None:
+        import ray
+
+        for task in self.tasks:
+            ray.cancel(task, force=False)  # the worker takes it as Ctrl-C, and saves
+        if self.tasks:
+            tasks = list(self.tasks)
+            ray.wait(tasks, num_returns=len(tasks), timeout=SECONDS_TO_STOP)
+        self.tasks.clear()
+        if self.connected:
+            ray.shutdown()
+            self.connected = False
+
+
+def find_reason(task: Any) -> str | None:
+    """Why a task's run failed; None if it has finished."""
+    import ray
+
+    try:
+        reason: str | None = ray.get(task)
+    except ray.exceptions.RayError as error:
+        return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    return reason
