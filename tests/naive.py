@@ -70,7 +70,7 @@ class Example:
 
     def logits(self, n_out: int, layers: int | None) -> Array:
         symbols = np.stack([self.weights["symbols.weight"][token] for token in self.tokens])
-        start = x = self.project(self.embed(symbols))
+        start = x = self.visit("embedding", self.project(self.embed(symbols)))
         if self.config.depth.kind == "until-stable" and layers is None:
             return self.until_stable(start, n_out)
         for i in range(layers or self.config.layers):
@@ -109,22 +109,30 @@ class Example:
         x = self.norm("embedding_norm", x)
         return self.linear("project", x) if self.config.embedding_width else x
 
+    def visit(self, place: str, x: Array) -> Array:
+        """x at a named place; a subclass may look at it or give something else."""
+        return x
+
     def layer(self, i: int, x: Array, start: Array) -> Array:
-        name = f"layers.{i % len(self.encoder.layers)}"
+        name, here = f"layers.{i % len(self.encoder.layers)}", f"layer {i + 1}"
         depth: Any = self.config.depth
         read = self.read(x)
         if i and getattr(depth, "reinject_input", False):
             x = x + start
         if self.config.norm == "pre":
             x = x + self.attention(i, name, self.norm(f"{name}.attention_norm", x), read)
-            return x + self.feedforward(name, self.norm(f"{name}.feedforward_norm", x))
+            x = self.visit(f"after {here} attention", x)
+            x = x + self.feedforward(i, name, self.norm(f"{name}.feedforward_norm", x))
+            return self.visit(f"after {here}", x)
         x = self.norm(f"{name}.attention_norm", x + self.attention(i, name, x, read))
-        return self.norm(f"{name}.feedforward_norm", x + self.feedforward(name, x))
+        x = self.visit(f"after {here} attention", x)
+        x = self.norm(f"{name}.feedforward_norm", x + self.feedforward(i, name, x))
+        return self.visit(f"after {here}", x)
 
-    def feedforward(self, name: str, x: Array) -> Array:
+    def feedforward(self, i: int, name: str, x: Array) -> Array:
         hidden = self.linear(f"{name}.widen", x)
         activated = np.vectorize(ACTIVATIONS[self.config.activation])(hidden)
-        return self.linear(f"{name}.narrow", activated)
+        return self.visit(f"layer {i + 1} feed-forward", self.linear(f"{name}.narrow", activated))
 
     def classify(self, x: Array) -> Array:
         x = self.norm("final_norm", x) if self.config.norm == "pre" else x
@@ -160,6 +168,7 @@ class Example:
         length, row = len(self.tokens), self.at["row"]
         for h in range(self.config.heads):
             part = slice(h * self.d, (h + 1) * self.d)
+            all_scores, pattern = np.full((length, length), -np.inf), np.zeros((length, length))
             for query in range(length):
                 keys = [key for key in range(length) if self.sees(query, key)]
                 scores = [
@@ -167,10 +176,15 @@ class Example:
                 ]
                 weights = np.exp(scores)
                 total = weights.sum() + (1 if positional else 0)  # with the null key
+                all_scores[query, keys], pattern[query, keys] = scores, weights / total
                 for key, weight in zip(keys, weights / total, strict=True):
                     values = v if row[query] == row[key] else others
                     mixed[query, part] += weight * values[key, part]
-        return self.linear(f"{name}.output", mixed)
+            here = f"layer {i + 1} head {h + 1}"
+            self.visit(f"{here} scores", all_scores)
+            self.visit(f"{here} pattern", pattern)
+            mixed[:, part] = self.visit(here, mixed[:, part])
+        return self.visit(f"layer {i + 1} attention", self.linear(f"{name}.output", mixed))
 
     def sees(self, query: int, key: int) -> bool:
         options: Any = self.config.attention

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -19,7 +19,11 @@ from lengthwise.model import Encoder, ModelConfig
 from lengthwise.problems.batch import Batch, TrainingBatch
 from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
 from lengthwise.problems.training_set import Examples
-from lengthwise.solver.text import parse_problem
+from lengthwise.solver.text import parse_problem, shorten
+from lengthwise.solver.tokens import tokens_of
+
+if TYPE_CHECKING:
+    from lengthwise.solver.inside.trace import Trace
 
 # How many symbols are worked on at once. On a CPU more is not faster.
 SYMBOLS_AT_ONCE = {"cpu": 6000, "cuda": 50_000, "mps": 50_000}
@@ -70,6 +74,11 @@ class Solver(
 
     def forward(self, batch: Batch, layers: int | None = None) -> Tensor:
         """Logits (b, n_out, vocabulary): in C where that computes the same, else by PyTorch."""
+        if not isinstance(batch, Batch):
+            raise UsageError(
+                f"a model is called with a Batch of tokens; text such as {shorten(repr(batch))} is"
+                " for model.solve, model.explain and model.trace"
+            )
         return fast.logits(self.encoder, batch.tokens, batch.coordinates, batch.n_out, layers)
 
     def training_batch(self, examples: Examples, padding: int = 0) -> TrainingBatch:
@@ -178,17 +187,24 @@ class Solver(
 
     def solve_batch(
         self, problems: Sequence[str], operands: tuple[Numbers, ...], layers: int | None
-    ) -> Iterator[Solution]:
+    ) -> list[Solution]:
         layout = self.layout.fit(operands)
         with self.testing():
-            probabilities = self.answer_logits(operands, layout, layers).softmax(-1)
-            confidence, symbols = (t.cpu().numpy() for t in probabilities.max(-1))
+            logits = self.answer_logits(operands, layout, layers)
+        return self.read_solutions(problems, operands, logits)
+
+    def read_solutions(
+        self, problems: Sequence[str], operands: tuple[Numbers, ...], logits: Tensor
+    ) -> list[Solution]:
+        """The answers that logits (b, n_out, vocabulary) stand for, beside the correct ones."""
+        layout = self.layout.fit(operands)
+        confidence, symbols = (t.cpu().numpy() for t in logits.softmax(-1).max(-1))
         numbers, valid = layout.decode_answer(symbols)
         correct = self.task.answer(*operands)
         right = (symbols == layout.encode_answer(correct, symbols.shape[1])).all(1)
         answers, truths = numbers.to_ints(), correct.to_ints()
-        for row, problem in enumerate(problems):
-            yield Solution(
+        return [
+            Solution(
                 problem,
                 answers[row] if valid[row] else None,
                 truths[row],
@@ -196,24 +212,28 @@ class Solver(
                 tuple(confidence[row].tolist()),
                 bool(right[row]),
             )
+            for row, problem in enumerate(problems)
+        ]
+
+    def trace(self, problems: str | Sequence[str], layers: int | None = None) -> "Trace":
+        """All that the model computes for a problem, or for several that are laid out alike.
+
+        Patterns, scores, the residual stream, what would be read after each layer, …, by name.
+        """
+        from lengthwise.solver.inside.record import record
+
+        return record(self, problems, layers)
 
     def show(self, problem: str) -> list[dict[str, Any]]:
         """How a problem is written: each token's symbol, coordinates, and the answer read there."""
         parsed = parse_problem(problem, self.layout)
         operands = tuple(Numbers.from_text([operand]) for operand in parsed)
-        layout = self.layout.fit(operands)
-        coordinates = layout.coordinates(operands).map(lambda values: np.atleast_2d(values)[0])
-        (tokens,) = layout.encode(operands)
-        (answer,) = layout.encode_answer(self.task.answer(*operands))
-        answer_at = np.arange(layout.n_supervised)[layout.answer_at]
-        read = dict(zip(answer_at.tolist(), answer, strict=True))
-        has_rows = bool(coordinates.row.any())
-        shown = {name: v for name, v in vars(coordinates).items() if name != "row" or has_rows}
+        (tokens,) = tokens_of(self.layout.fit(operands), operands)
+        hidden = ["correct"] if any(token.row for token in tokens) else ["correct", "row"]
         return [
             {
-                "symbol": layout.vocabulary[token],
-                **{name: values[i].item() for name, values in shown.items()},
-                "answer read here": layout.vocabulary[read[i]] if i in read else "",
+                **{name: v for name, v in vars(token).items() if name not in hidden},
+                "answer read here": token.correct or "",
             }
-            for i, token in enumerate(tokens)
+            for token in tokens
         ]

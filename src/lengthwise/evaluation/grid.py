@@ -1,0 +1,127 @@
+"""Accuracy over the digits of the first × the digits of the second operand."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
+
+from lengthwise.arithmetic.digits import random_numbers
+from lengthwise.base import UsageError, generator
+from lengthwise.evaluation.accuracy import check_lengths, measure_accuracy, wilson
+from lengthwise.problems.lengths import parse_lengths
+from lengthwise.problems.training_set import Examples
+from lengthwise.solver import Solver
+
+if TYPE_CHECKING:
+    from lengthwise.base.picture import Picture
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Right answers for each pair of lengths."""
+
+    first: tuple[int, ...]  # digits of the first operand
+    second: tuple[int, ...]  # digits of the second operand
+    examples: int  # problems of each pair
+    correct: NDArray[np.int64]  # (first, second)
+
+    @property
+    def exact_match(self) -> NDArray[np.float64]:
+        """(first, second): the share of problems with every symbol right."""
+        return self.correct / self.examples
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """A record for each pair, with its 95 % interval."""
+        records = []
+        for i, j in np.ndindex(self.correct.shape):
+            correct = int(self.correct[i, j])
+            low, high = wilson(correct, self.examples)
+            records.append(
+                {
+                    "first": self.first[i],
+                    "second": self.second[j],
+                    "examples": self.examples,
+                    "correct": correct,
+                    "exact_match": correct / self.examples,
+                    "low": low,
+                    "high": high,
+                }
+            )
+        return records
+
+    def table(self) -> str:
+        """Exact match in percent: a row for each first operand, a column for each second one."""
+        # Rounded towards the middle, so that 100 and 0 are exact.
+        share = 100 * self.exact_match
+        shown = np.where(share > 50, np.floor(share), np.ceil(share)).astype(int)
+        lines = [["", *map(str, self.second)]]
+        lines += [[str(n), *map(str, row)] for n, row in zip(self.first, shown, strict=True)]
+        width = max(3, *(len(cell) for line in lines for cell in line))
+        return "\n".join(" ".join(f"{cell:>{width}}" for cell in line) for line in lines)
+
+    def plot(self, trained: int | None = None) -> "Picture":
+        """A heat map; `trained` outlines operands of up to so many digits."""
+        from matplotlib.patches import Rectangle
+
+        from lengthwise.base.picture import Picture
+
+        rows, columns = self.correct.shape
+        size = (min(9.0, 2.2 + 0.3 * columns), min(8.0, 1.4 + 0.3 * rows))
+        picture = Picture(figsize=size, layout="constrained")
+        axis = picture.subplots()
+        share = 100 * self.exact_match
+        image = axis.imshow(share, vmin=0, vmax=100, cmap="viridis", origin="lower")
+        for ticks, values in ((axis.set_xticks, self.second), (axis.set_yticks, self.first)):
+            shown = range(0, len(values), max(1, len(values) // 20))
+            ticks(list(shown), [str(values[i]) for i in shown], fontsize=8)
+        if trained is not None:
+            inside = [sum(n <= trained for n in values) for values in (self.second, self.first)]
+            if all(inside):
+                box = Rectangle((-0.5, -0.5), *inside, fill=False, ec="red", lw=1.5)
+                axis.add_patch(box)
+                axis.set_title(f"in the box: up to {trained} digits, as in training", fontsize=8)
+        axis.set(xlabel="digits of the second operand", ylabel="digits of the first operand")
+        picture.colorbar(image, ax=axis, label="exact match (%)")
+        return picture
+
+
+def evaluate_grid(
+    model: Solver,
+    first: str | Sequence[int],
+    second: str | Sequence[int] | None = None,
+    examples: int = 100,
+    seed: int = 0,
+    layers: int | None = None,
+    sharpness: float = 1.0,
+    progress: bool = False,
+) -> Grid:
+    """Exact match on fresh problems of each pair of lengths; by default the same for both.
+
+    A cell's problems depend on its lengths, the seed and the number of examples only. With
+    `progress`, a terminal shows a bar.
+    """
+    rows = check_lengths(model, parse_lengths(first), examples)
+    columns = rows if second is None else check_lengths(model, parse_lengths(second), examples)
+    if len(model.layout.operand_digits) != 2:
+        raise UsageError(
+            f"a grid is over two operands, but this model takes {len(model.layout.operand_digits)}"
+        )
+    for pair in product(rows, columns):
+        model.layout.check_operands(pair)
+    pairs: Iterable[tuple[int, int]] = list(product(rows, columns))
+    if progress and sys.stderr.isatty():
+        pairs = track(pairs, "grid", transient=True, console=Console(stderr=True))
+    counts = []
+    for pair in pairs:
+        rng = generator(seed, "grid", *pair)
+        operands = [random_numbers(rng, np.full(examples, n)) for n in pair]
+        block = Examples.of(model.task, operands)
+        counts.append(measure_accuracy(model, max(pair), [block], layers, sharpness).correct)
+    correct = np.array(counts).reshape(len(rows), len(columns))
+    return Grid(tuple(rows), tuple(columns), examples, correct)
