@@ -246,6 +246,20 @@ def operand_results(scale: ScaleName, like_paper: bool) -> Results:
     return results({label: made("primed" in label) for label in conditions}, scale)
 
 
+@hand_made("beyond-optimizer")
+def optimizer_results(scale: ScaleName, like_paper: bool) -> Results:
+    def made(label: str) -> Record:
+        if "APE" in label:  # as good as the other embedding where the claim fails
+            return record(lambda n: 0.95 if n <= SHORT or not like_paper else 0.0)
+        ahead = ("Muon" in label) is like_paper
+        if label.startswith("sums"):
+            return record(lambda n: 0.95 if n <= 6 else 0.9 if ahead else 0.3)
+        return record(lambda n: 0.95 if n != 34 else 0.3 if ahead else 0.9)
+
+    conditions = ARTEFACTS["beyond-optimizer"].conditions(scale)
+    return results({label: made(label) for label in conditions}, scale)
+
+
 def simple(better: str, name: str) -> Made:
     def make(scale: ScaleName, like_paper: bool) -> Results:
         def made(label: str) -> Record:
