@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -341,19 +341,25 @@ def test_stress_counts_every_case(trained: Path, capsys: Capture) -> None:
     assert "carry chain" in capsys.readouterr().out
 
 
-def test_stress_shows_progress_in_a_terminal(
+def test_long_commands_show_progress_in_a_terminal(
     trained: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     titles = []
 
-    def track(tests: list[Any], title: str, **settings: Any) -> Iterator[Any]:
-        titles.append((title, len(tests)))
-        return iter(tests)
+    def track(items: Iterable[Any], title: str, *_: Any, **settings: Any) -> Iterator[Any]:
+        titles.append(title)
+        return iter(items)
 
-    monkeypatch.setattr("lengthwise.evaluation.stress.track", track)
+    monkeypatch.setattr("lengthwise.base.progress.track", track)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    assert main(["stress", str(trained), "--lengths", "3", "--examples", "2"]) == 0
-    assert [title for title, _ in titles] == ["stress"]
+    for command in (
+        "stress RUN --lengths 3 --examples 2",
+        "evaluate RUN --lengths 3 --examples 2",
+        "evaluate RUN --grid 1:2 --examples 2",
+        "solve RUN 1+2",
+    ):
+        assert main(command.replace("RUN", str(trained)).split()) == 0
+    assert titles == ["stress", "3 digits", "grid", "solve"]
 
 
 def test_analyze_shows_failures_and_learning(trained: Path, capsys: Capture) -> None:

@@ -209,3 +209,13 @@ def test_random_below_keeps_the_bound_of_each_entry() -> None:
     assert set(drawn[::2]) == set(range(1, 10))
     assert 100 <= max(drawn[1::2]) < 1000
     assert min(drawn[1::2]) < 100
+
+
+def test_long_integers_print_their_digits() -> None:
+    """Python's own raise a ValueError above 4300 digits."""
+    nines = "9" * 5000
+    (value,) = Numbers.from_text([nines]).to_ints()
+    assert str(value) == f"{value}" == nines
+    assert repr([value]) == f"[{nines}]"
+    assert value + 1 == 10**5000
+    assert f"{Numbers.from_text(['12']).to_ints()[0]:>4}" == "  12"

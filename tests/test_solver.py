@@ -1,5 +1,8 @@
 """Solvers: reading problems, answers and their confidence, any length, saving and loading."""
 
+import io
+import re
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +140,7 @@ def test_numbers_of_thousands_of_digits() -> None:
     solver = answering(lambda a, b: "1" + "0" * 5000, digits=5000)
     (solution,) = solver.explain(f"{nines}+1")
     assert solution.answer == solution.correct == 10**5000
+    assert str(solver.solve(f"{nines}+1")) == f"[1{'0' * 5000}]"
     assert solution.right
 
 
@@ -319,3 +323,25 @@ def test_a_saved_solver_is_read_back(
     batches = [Batch.of_problems(s.layout, operands, s.device) for s in (solver, loaded)]
     with torch.inference_mode():
         assert torch.equal(solver(batches[0]), loaded(batches[1]))
+
+
+@pytest.mark.parametrize(
+    ("task", "layout"),
+    [("addition", "paper"), (TWO_DIGITS, "long-multiplication"), (MODULAR, "fitted")],
+    ids=label,
+)
+def test_the_card_says_what_the_model_is_and_its_code_runs(
+    task: object, layout: str, tmp_path: Path
+) -> None:
+    solver = untrained(task, layout, 4, position="alibi")
+    solver.save_pretrained(tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    assert "More Information Needed" not in card
+    assert "library_name: lengthwise" in card
+    for fact in (solver.task.kind, layout, "alibi", "16, 2"):
+        assert fact in card
+    assert f"{sum(p.numel() for p in solver.parameters()):,}" in card
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(code.replace("PATH", str(tmp_path)), {})
+    assert "after layer 2" in printed.getvalue()

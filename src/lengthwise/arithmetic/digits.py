@@ -70,18 +70,31 @@ class Numbers:
         return np.pad(self.digits, ((0, 0), (0, width - self.width)))
 
 
+class LongInt(int):
+    """An integer that prints its digits where Python's own refuses (above 4300 of them)."""
+
+    def __repr__(self) -> str:
+        return int_to_text(self)
+
+    __str__ = __repr__
+
+    def __format__(self, how: str) -> str:
+        return super().__format__(how) if how else repr(self)
+
+
 def text_to_int(text: str) -> int:
     """The integer of a decimal text, however long."""
     value = 0
     for start in range(0, len(text), CHUNK):
         chunk = text[start : start + CHUNK]
         value = value * 10 ** len(chunk) + int(chunk)
-    return value
+    return LongInt(value) if len(text) > CHUNK else value
 
 
 def int_to_text(value: int) -> str:
-    """The decimal text of an integer, however large."""
+    """The decimal text of an integer ≥ 0, however large."""
     chunks: list[str] = []
+    value = int(value)
     while value >= 10**CHUNK:
         value, low = divmod(value, 10**CHUNK)
         chunks.append(str(low).zfill(CHUNK))

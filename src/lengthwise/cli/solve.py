@@ -45,7 +45,7 @@ class Solve(Command):
 
         sys.set_int_max_str_digits(0)  # answers may have any number of digits
         problems = read_problems(chosen.problems, chosen.file)
-        solutions = load_model(chosen).explain(problems, chosen.layers)
+        solutions = load_model(chosen).explain(problems, chosen.layers, progress=True)
         if chosen.json:
             print_json([asdict(solution) for solution in solutions])
         else:

@@ -2,16 +2,14 @@
 
 import math
 import operator
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
 
 from lengthwise.base import UsageError
+from lengthwise.base.progress import show_progress
 from lengthwise.problems.evaluation_set import BLOCK, evaluation_set
 from lengthwise.problems.lengths import parse_lengths
 from lengthwise.problems.sampling import Sampling
@@ -124,10 +122,8 @@ def evaluate(
         blocks: Iterable[Examples] = evaluation_set(
             model.task, length, examples, seed, occasion, sampling
         )
-        if progress and sys.stderr.isatty():
-            count, console = math.ceil(examples / BLOCK), Console(stderr=True)
-            title = f"{length} digits"
-            blocks = track(blocks, title, count, transient=True, console=console)
+        if progress:
+            blocks = show_progress(blocks, f"{length} digits", math.ceil(examples / BLOCK))
         return measure_accuracy(model, length, blocks, layers, sharpness)
 
     return [measure(length) for length in check_lengths(model, lengths, examples)]

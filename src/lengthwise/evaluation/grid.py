@@ -1,18 +1,16 @@
 """Accuracy over the digits of the first × the digits of the second operand."""
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import track
 
 from lengthwise.arithmetic.digits import random_numbers
 from lengthwise.base import UsageError, generator
+from lengthwise.base.progress import show_progress
 from lengthwise.evaluation.accuracy import check_lengths, measure_accuracy, wilson
 from lengthwise.problems.lengths import parse_lengths
 from lengthwise.problems.training_set import Examples
@@ -112,13 +110,11 @@ def evaluate_grid(
         raise UsageError(
             f"a grid is over two operands, but this model takes {len(model.layout.operand_digits)}"
         )
-    for pair in product(rows, columns):
-        model.layout.check_operands(pair)
-    pairs: Iterable[tuple[int, int]] = list(product(rows, columns))
-    if progress and sys.stderr.isatty():
-        pairs = track(pairs, "grid", transient=True, console=Console(stderr=True))
-    counts = []
+    pairs = list(product(rows, columns))
     for pair in pairs:
+        model.layout.check_operands(pair)
+    counts = []
+    for pair in show_progress(pairs, "grid") if progress else pairs:
         rng = generator(seed, "grid", *pair)
         operands = [random_numbers(rng, np.full(examples, n)) for n in pair]
         block = Examples.of(model.task, operands)

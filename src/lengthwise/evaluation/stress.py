@@ -1,8 +1,7 @@
 """The stress suite: special problems that a model solves if it has learned the algorithm."""
 
 import math
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product, takewhile
 from typing import Any, NamedTuple
@@ -10,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from rich import box
-from rich.console import Console, Group
-from rich.progress import track
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from lengthwise.arithmetic.digits import Numbers, random_numbers
 from lengthwise.arithmetic.tasks import Addition, Multiplication, Task
 from lengthwise.base import UsageError, generator
+from lengthwise.base.progress import show_progress
 from lengthwise.evaluation.accuracy import Score, check_lengths
 from lengthwise.problems.training_set import Examples
 from lengthwise.solver import Solver
@@ -247,13 +246,11 @@ def stress(
     chosen = check_lengths(model, lengths, examples)
     model.check_layers(layers)
     cases = [case for case in CASES.values() if case.applies(model.task)]
-    tests: Iterable[tuple[int, Case]] = list(product(chosen, cases))
-    if progress and sys.stderr.isatty():
-        tests = track(tests, "stress", transient=True, console=Console(stderr=True))
+    tests = list(product(chosen, cases))
     with model.testing(sharpness):
         return [
             measure_case(model, case.name, detail, length, operands, layers)
-            for length, case in tests
+            for length, case in (show_progress(tests, "stress") if progress else tests)
             for detail, operands in case.problems(model.task, length, examples, seed)
         ]
 

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from huggingface_hub import PyTorchModelHubMixin
+from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from lengthwise import fast
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import TASKS, Product, Task
 from lengthwise.base import Choice, UsageError
+from lengthwise.base.progress import show_progress
 from lengthwise.model import Encoder, ModelConfig
 from lengthwise.problems.batch import Batch, TrainingBatch
 from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
 from lengthwise.problems.training_set import Examples
+from lengthwise.solver.card import make_card
 from lengthwise.solver.text import parse_problem, shorten
 from lengthwise.solver.tokens import tokens_of
 
@@ -157,14 +159,20 @@ class Solver(
         """The model's answers; None where its output is not a number."""
         return [solution.answer for solution in self.explain(problems)]
 
-    def explain(self, problems: str | Iterable[str], layers: int | None = None) -> list[Solution]:
-        """The model's answers with their confidence, beside the correct ones."""
+    def explain(
+        self, problems: str | Iterable[str], layers: int | None = None, progress: bool = False
+    ) -> list[Solution]:
+        """The model's answers with their confidence, beside the correct ones.
+
+        With `progress`, a terminal shows a bar.
+        """
         self.check_layers(layers)
         is_list = isinstance(problems, Iterable) and not isinstance(problems, str)
         texts: list[str] = list(problems) if is_list else [problems]  # type: ignore[list-item]
         parsed = [parse_problem(problem, self.layout) for problem in texts]
         solutions: dict[int, Solution] = {}
-        for rows in self.group_by_layout(parsed):
+        batches = list(self.group_by_layout(parsed))
+        for rows in show_progress(batches, "solve") if progress else batches:
             columns = zip(*(parsed[row] for row in rows), strict=True)
             operands = tuple(Numbers.from_text(column) for column in columns)
             found = self.solve_batch([texts[row] for row in rows], operands, layers)
@@ -223,6 +231,10 @@ class Solver(
         from lengthwise.solver.inside.record import record
 
         return record(self, problems, layers)
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+        """The card that `save_pretrained` and `push_to_hub` write where there is none."""
+        return make_card(self)
 
     def show(self, problem: str) -> list[dict[str, Any]]:
         """How a problem is written: each token's symbol, coordinates, and the answer read there."""
