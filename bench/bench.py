@@ -34,10 +34,10 @@ from typing import Any
 from contender import SQUARE
 from environment import huggingface_python
 
+from lengthwise.base.files import write_json
 from lengthwise.fast.door import VARIABLE
 from lengthwise.training import machine
 from lengthwise.training.experiment import TrainingConfig
-from lengthwise.training.files import write_json
 
 ROOT = Path(__file__).parents[1]
 CPU = {"model.preset": "cpu", "training.batch_size": 32, "evaluation.examples": 1000}

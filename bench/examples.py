@@ -13,9 +13,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lengthwise.base.files import write_json
 from lengthwise.training import keys, machine
 from lengthwise.training.experiment import Experiment
-from lengthwise.training.files import write_json
 from lengthwise.training.loop import train
 from lengthwise.training.runs import Run
 

@@ -207,11 +207,10 @@ def test_damaged_files_are_named(run: Path, capsys: Capture) -> None:
     weights.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
     assert f"{weights} is damaged: its checksum" in refusal(capsys, "solve", str(run), "1 + 2")
     weights.unlink()
-    assert "has no weights: neither model.safetensors" in refusal(capsys, "evaluate", str(run))
+    assert f"{weights} is damaged: it is missing" in refusal(capsys, "evaluate", str(run))
+    weights.write_bytes(whole)
     (run / "result.json").unlink()
-    (run / "checkpoint.safetensors").write_bytes(b"not a checkpoint")
-    assert f"{run / 'checkpoint.safetensors'} is damaged" in refusal(capsys, "resume", str(run))
-    assert (run / "checkpoint.safetensors").read_bytes() == b"not a checkpoint"
+    assert f"{run / 'result.json'} is damaged: it is missing" in refusal(capsys, "resume", str(run))
 
 
 @pytest.mark.parametrize(
@@ -237,14 +236,21 @@ def test_a_damaged_run_is_listed_and_hides_no_other(
     assert str(run / file) in bad["reason"]
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path, capsys: Capture) -> None:
+def test_a_full_disk_loses_nothing(tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:
     """/dev/full answers every write as a full disk does."""
     words = ["train", "--runs", str(tmp_path), "--name", "full", *QUICK]
     words += ["--training.checkpoint_every", "2"]
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / ".checkpoint.safetensors.partial").symlink_to("/dev/full")
-    assert "no space left on device" in refusal(capsys, *words)
+    written = open
+
+    def open_full(path: Any, mode: str = "r", **options: Any) -> Any:
+        is_full = ".checkpoint.safetensors." in str(path) and "x" in mode
+        return written("/dev/full", "wb") if is_full else written(path, mode, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lengthwise.base.files.open", open_full, raising=False)
+        assert "no space left on device" in refusal(capsys, *words)
     assert main(words) == 0
+    assert not list((tmp_path / "full").glob(".*"))
 
 
 def test_a_finished_run_is_trained_again_only_on_request(run: Path, capsys: Capture) -> None:

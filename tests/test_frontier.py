@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lengthwise.base.files import to_json
 from lengthwise.cli.main import main
 from lengthwise.frontier.make import (
     describe_training,
@@ -169,8 +170,9 @@ def test_a_summary_keeps_the_spread_of_seeds(tmp_path: Path) -> None:
     runs = [Run.create(keys.load(None, {**trial.setting, "seed": s}), tmp_path) for s in (0, 1)]
     for run in runs:
         result = {"evaluation": [], "parameters": 7, "seconds": 60}
-        (run.path / "result.json").write_text(json.dumps(result))
-        (run.path / "environment.json").write_text('{"sessions": [{}]}')
+        environment: dict[str, Any] = {"sessions": [{}]}
+        with run.locked():
+            run.write({"result.json": to_json(result), "environment.json": to_json(environment)})
     good = {"exact_match": 1.0, "low": 0.996, "high": 1.0, "seconds": 1, "peak megabytes": 100}
     bad = {"exact_match": 0.5, "low": 0.47, "high": 0.53, "seconds": 1, "peak megabytes": 200}
     results: list[dict[str, Any]] = [{"accuracy": {100: good}}, {"accuracy": {100: bad}}]

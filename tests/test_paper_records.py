@@ -11,6 +11,7 @@ from paper_fixtures import record as make_record
 from paper_fixtures import table
 
 from lengthwise.base import UsageError
+from lengthwise.base.files import read_json, write_json
 from lengthwise.paper import ARTEFACTS, scales
 from lengthwise.paper.artefact import Artefact, Table
 from lengthwise.paper.artefacts import figure_digit_curves as digit_curves
@@ -25,7 +26,6 @@ from lengthwise.paper.report import write_report
 from lengthwise.paper.running import choose_variants, cost
 from lengthwise.paper.scales import EMBEDDINGS, RECIPES, SCALES, Overrides, ScaleName, variants
 from lengthwise.training.experiment import Experiment
-from lengthwise.training.files import read_json, write_json
 
 every_artefact = pytest.mark.parametrize("artefact", ARTEFACTS.values(), ids=ARTEFACTS)
 every_scale = pytest.mark.parametrize("scale", SCALES)

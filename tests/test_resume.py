@@ -17,11 +17,12 @@ import torch
 from worker import work
 
 from lengthwise.base import UsageError
+from lengthwise.base.tensors import unpack_tensors
 from lengthwise.problems.training_set import Examples
 from lengthwise.training import keys, loop
-from lengthwise.training.files import load_tensors
+from lengthwise.training.locks import InUse
 from lengthwise.training.loop import batches, sample_padding, train
-from lengthwise.training.runs import InUse, Run
+from lengthwise.training.runs import CHECKPOINT, Run
 
 SETTINGS: dict[str, Any] = {
     "model.preset": "tiny",
@@ -45,6 +46,10 @@ def outcome(run: Path) -> Outcome:
     result = json.loads((run / "result.json").read_text())
     del result["seconds"]
     return (run / "model.safetensors").read_bytes(), (run / "metrics.jsonl").read_bytes(), result
+
+
+def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    return unpack_tensors(path.read_bytes(), path)
 
 
 def start(root: Path, changes: dict[str, Any]) -> BaseProcess:
@@ -107,7 +112,7 @@ def test_a_signal_ends_a_step_and_saves(number: signal.Signals, tmp_path: Path) 
     os.kill(process.pid, number)
     process.join()
     assert process.exitcode == 130
-    _, metadata = load_tensors(tmp_path / "stopped" / "run" / "checkpoint.safetensors")
+    _, metadata = read_tensors(tmp_path / "stopped" / "run" / "checkpoint.safetensors")
     assert 0 < int(metadata["step"]) < 300
     assert finish(tmp_path / "stopped", changes) == finish(tmp_path / "whole", changes)
 
@@ -260,7 +265,7 @@ def test_a_checkpoint_has_the_optimisers_state(
     """A run that goes on with another state, or without one, ends elsewhere or not at all."""
     run = small(tmp_path, training__optimizer=optimizer)
     advance(run, 15)
-    tensors, _ = load_tensors(run.checkpoint)
+    tensors, _ = read_tensors(run.checkpoint)
     prefix = "optimizer.encoder.layers.0.widen.weight."
     state = {name.removeprefix(prefix): tensors[name] for name in tensors if prefix in name}
     assert state.keys() == kept
@@ -268,7 +273,8 @@ def test_a_checkpoint_has_the_optimisers_state(
     parameters = {name.removeprefix("model.") for name in tensors if name.startswith("model.")}
     assert all(any(name.startswith(f"optimizer.{p}.") for name in tensors) for p in parameters)
     other = small(tmp_path, "other", training__optimizer=optimizer, seed=1)
-    shutil.copy(run.checkpoint, other.checkpoint)
+    with other.locked():
+        other.write({CHECKPOINT: run.checkpoint.read_bytes()})
     with pytest.raises(UsageError, match="is damaged or belongs to another experiment"):
         list(train(other))
 
@@ -312,7 +318,7 @@ def test_metrics_that_lost_lines_are_refused(tmp_path: Path) -> None:
     advance(run, 32)
     metrics = run.path / "metrics.jsonl"
     metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:2]))
-    with pytest.raises(UsageError, match=r"is damaged: it has .* bytes up to step 30 instead of"):
+    with pytest.raises(UsageError, match=r"metrics\.jsonl is damaged: its checksum"):
         list(train(run))
 
 
@@ -332,6 +338,6 @@ def test_divergence_stops_a_run_before_it_spoils_the_checkpoint(
     assert run.status == "failed"
     assert run.checkpoint.exists() == bool(kept)
     if kept:
-        tensors, metadata = load_tensors(run.checkpoint)
+        tensors, metadata = read_tensors(run.checkpoint)
         assert metadata["step"] == "10"
         assert all(tensor.isfinite().all() for tensor in tensors.values())

@@ -116,7 +116,7 @@ def test_a_run_in_c_is_near_one_in_pytorch(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_run_keeps_what_computed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lengthwise.training.files import read_json
+    from lengthwise.base.files import read_json
 
     monkeypatch.setenv("LENGTHWISE_FAST", "off")
     run = Run.create(keys.load(None, SETTINGS), tmp_path)

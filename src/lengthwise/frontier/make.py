@@ -18,6 +18,7 @@ from lengthwise.arithmetic.digits import carries, longest_run
 from lengthwise.arithmetic.tasks import Addition
 from lengthwise.base import UsageError
 from lengthwise.base.extensions import import_files
+from lengthwise.base.files import to_json, write_atomically, write_json, writing
 from lengthwise.evaluation.accuracy import evaluate
 from lengthwise.evaluation.stress import CASES, stress
 from lengthwise.frontier.page import draw, page
@@ -29,10 +30,11 @@ from lengthwise.sweep import Engine, run_all
 from lengthwise.training import keys, machine
 from lengthwise.training.display import Display
 from lengthwise.training.experiment import Experiment
-from lengthwise.training.files import read_json, write_atomically, write_json, writing
 from lengthwise.training.runs import Run
 
 OCCASION = 2**31  # of the test sets; no training step has it
+RECORD = "record.json"  # in a run's directory: its measurements so far
+SECONDS_FOR_OTHERS = 60.0  # that write measurements of the same run
 MOST_FAILURES = 3  # kept of each stress case
 STRESS_PARTS = ("stress", "stress, fewest iterations")
 Json = dict[str, Any]
@@ -113,18 +115,23 @@ def measure(trial: Trial, run_path: Path) -> dict[str, dict[int, Any]]:
     import_files()
     machine.prepare("cpu", threads=1)
     run = Run(run_path)
-    solver, path = load(trial, run), run.path / "record.json"
-    found: Json = read_json(path) if path.exists() else {}
-    if found.get("identity") != run.identity:
-        found = {"identity": run.identity}
+    solver, found = load(trial, run), run.read_json(RECORD) or {}
     results: dict[str, dict[int, Any]] = {}
     for part, length, name, compute in measurements(trial, run.experiment, solver):
         if name not in found:
             print(f"seed {run.experiment.seed}, {name}", file=sys.stderr, flush=True)
-            found[name] = compute()
-            write_json(path, found)
+            found = keep_measurement(run, name, compute())
         results.setdefault(part, {})[length] = found[name]
     return results
+
+
+def keep_measurement(run: Run, name: str, result: Any) -> Json:
+    """Add a measurement to those of the run, and return all."""
+    with run.locked(SECONDS_FOR_OTHERS):
+        found: Json = {**(run.read_json(RECORD) or {}), name: result}
+        run.write({RECORD: to_json(found)})
+        run.manifest.settle()
+    return found
 
 
 def measurements(
@@ -236,7 +243,7 @@ def summarise_trial(
         "lengths": lengths,
         **{part: summarise_stress(by_seed) for part, by_seed in parts.items()},
         "config": runs[0].experiment.model_dump(mode="json", exclude=left_out),
-        "environment": read_json(runs[0].path / "environment.json")["sessions"][-1],
+        "environment": runs[0].sessions()[-1],
     }
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.base import UsageError
+from lengthwise.base.files import read_json, write_json
 from lengthwise.evaluation.accuracy import Accuracy
 from lengthwise.paper.artefact import Artefact
 from lengthwise.paper.results import Record, Results, training_curve
 from lengthwise.paper.scales import Overrides, ScaleName
 from lengthwise.training import keys
 from lengthwise.training.experiment import Experiment
-from lengthwise.training.files import read_json, write_json
 from lengthwise.training.runs import Run
 
 SEEDS_WITHOUT = 3  # in a row without a record, after which no more are looked for
@@ -94,7 +94,7 @@ def write_record(run: Run, path: Path, measures: Mapping[str, Any]) -> Record:
     assert run.result is not None
     before = read_record(path)["measures"] if path.exists() else {}
     metrics = run.metrics()
-    sessions = read_json(run.path / "environment.json")["sessions"]
+    sessions = run.sessions()
     record: Record = {
         **run.result,
         "commit": sessions[-1].get("commit"),

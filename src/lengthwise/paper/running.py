@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lengthwise.base import UsageError, nearest
+from lengthwise.base.files import writing
 from lengthwise.paper.artefact import Artefact
 from lengthwise.paper.records import (
     PlannedRun,
@@ -20,7 +21,6 @@ from lengthwise.sweep import Engine, run_all
 from lengthwise.training import machine
 from lengthwise.training.display import Display
 from lengthwise.training.experiment import Experiment
-from lengthwise.training.files import writing
 from lengthwise.training.runs import Run
 
 Uses = list[tuple[Artefact, PlannedRun]]  # of one run by the artefacts that share it

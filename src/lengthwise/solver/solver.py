@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,11 +17,15 @@ from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import TASKS, Product, Task
 from lengthwise.base import Choice, UsageError
 from lengthwise.base.progress import show_progress
+from lengthwise.base.files import write_atomically, writing
+from lengthwise.base.manifest import MANIFEST
+from lengthwise.base.tensors import check_finite, pack_tensors, restore
 from lengthwise.model import Encoder, ModelConfig
 from lengthwise.problems.batch import Batch, TrainingBatch
 from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
 from lengthwise.problems.training_set import Examples
 from lengthwise.solver.card import make_card
+from lengthwise.solver import saved
 from lengthwise.solver.text import parse_problem, shorten
 from lengthwise.solver.tokens import tokens_of
 
@@ -69,6 +74,35 @@ class Solver(
         self.encoder = Encoder(
             model, self.layout.length, len(self.layout.vocabulary), self.layout.n_operands
         )
+
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
+        """Save the model for `from_pretrained`, with the digests of its files."""
+        directory = Path(save_directory)
+        if (directory / "config.yaml").exists():
+            raise UsageError(f"{directory} is a run; save the model in a directory of its own")
+        check_finite(self.state_dict(), directory / saved.WEIGHTS)
+        with writing(directory):
+            (directory / MANIFEST).unlink(missing_ok=True)  # no longer that of these files
+            url: str | None = super().save_pretrained(directory, **options)
+        saved.write_manifest(directory)
+        return url
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        write_atomically(save_directory / saved.WEIGHTS, pack_tensors(self.state_dict(), {}))
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, source: str | Path, *, map_location: str = "cpu", **options: Any
+    ) -> "Solver":
+        """A model from a directory or the Hub; every byte is verified, and no weight may lack.
+
+        `options` are those of `huggingface_hub.snapshot_download`, such as `revision`.
+        """
+        directory = saved.find_model(source, **options)
+        arguments, tensors = saved.read_model(directory)
+        solver = cls(**arguments)
+        restore(solver.state_dict(), tensors, directory / saved.WEIGHTS)
+        return solver.to(map_location).eval()
 
     @property
     def device(self) -> torch.device:

@@ -1,21 +1,18 @@
 """What a script or a notebook calls: train, resume, load."""
 
-import sys
 from collections.abc import Mapping
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from lengthwise.base import UsageError
-from lengthwise.base.errors import NOT_IMPORTED
 from lengthwise.solver import Solver
 from lengthwise.training import keys, loop, machine
 from lengthwise.training.display import Display
-from lengthwise.training.experiment import CONFIG, Experiment
-from lengthwise.training.files import load_tensors
-from lengthwise.training.runs import Run
+from lengthwise.training.experiment import Experiment
+from lengthwise.training.runs import Run, is_run
 
 
 def train(
@@ -74,27 +71,6 @@ def load(source: str | Path, device: str = "cpu") -> Solver:
     if not isinstance(source, str | Path) or not str(source):
         raise UsageError(f"a model is loaded from a path or a Hub id, not from {source!r}")
     machine.find_device(device)
-    path = Path(source)
-    if (path / CONFIG).is_file():
-        return Run(path).load(device)
-    # A Hub id is user/name, and no such directory exists.
-    is_local = path.exists() or path.is_absolute() or path.parent.exists()
-    if is_local or len(path.parts) != 2:
-        if not (path / "config.json").is_file():
-            raise UsageError(
-                f"there is no run and no saved model at {path}; `lengthwise runs` lists the runs"
-            )
-        for needed in ("config.json", "model.safetensors"):
-            if not (path / needed).is_file():
-                raise UsageError(f"{path} has no {needed}")
-        load_tensors(path / "model.safetensors")  # verifies the checksum
-    try:
-        with redirect_stdout(sys.stderr):  # the Hub's client prints its progress
-            solver: Solver = Solver.from_pretrained(str(source), map_location=device)
-    except Exception as error:  # from the Hub's client or a damaged file
-        reason = str(error).strip().partition("\n")[0]
-        files = f"{path / 'model.safetensors'} or its config.json"
-        damaged = f"{files} is damaged, or of {NOT_IMPORTED}"
-        where = damaged if path.exists() else "not on the Hub, or the Hub is out of reach"
-        raise UsageError(f"can't load '{source}', {where}: {reason}") from None
-    return solver.to(device).eval()
+    if is_run(Path(source)):
+        return Run(source).load(device)
+    return Solver.from_pretrained(source, map_location=device)

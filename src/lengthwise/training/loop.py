@@ -24,7 +24,6 @@ from lengthwise.solver import Solver
 from lengthwise.training import machine
 from lengthwise.training.checkpoint import State, load_checkpoint, save_checkpoint
 from lengthwise.training.experiment import Experiment, TrainingConfig
-from lengthwise.training.files import append
 from lengthwise.training.interrupts import deferred_interrupts
 from lengthwise.training.runs import Run
 from lengthwise.training.window import Window
@@ -49,12 +48,14 @@ def train(run: Run) -> Iterator[Progress]:
     experiment = run.experiment
     device = machine.prepare(experiment.device, experiment.threads)
     with run.locked(), deferred_interrupts() as interrupted:
+        run.manifest.verify()
         if run.result is not None:
+            run.clean_up()
             return
         run.forget_failure()
         state = initial_state(run, device)
         load_checkpoint(run, state)
-        metrics = run.open_metrics(state.step, state.metrics_size)
+        metrics = run.open_metrics(state.step)
         config, steps, solver = experiment.training, experiment.steps, state.solver
         accuracy, first = run.last_accuracy(), state.step
         started = time.monotonic() - state.seconds
@@ -85,12 +86,12 @@ def train(run: Run) -> Iterator[Progress]:
             if log or save:
                 check_finite(run, state)
             if log:
-                append(metrics, {**seen, "learning_rate": rate, **state.window.to_json()})
+                metrics.append({**seen, "learning_rate": rate, **state.window.to_json()})
                 state.window.clear()
             if step % experiment.evaluation.every == 0 or last:
                 tested = evaluate_during_training(solver, experiment, step)
                 accuracy = {a.length: a.exact_match for a in tested}
-                append(metrics, {**seen, "evaluation": [a.to_json() for a in tested]})
+                metrics.append({**seen, "evaluation": [a.to_json() for a in tested]})
             state.seconds = time.monotonic() - started
             if save:
                 save_checkpoint(run, state, metrics)
@@ -108,7 +109,6 @@ def train(run: Run) -> Iterator[Progress]:
                 reason,
             )
 
-        metrics.close()
         tested = [  # the checkpoint of the last step lets this be stopped at any block
             measure_accuracy(solver, n, until(interrupted, final_test_set(experiment, n)))
             for n in experiment.final_lengths
@@ -121,7 +121,7 @@ def train(run: Run) -> Iterator[Progress]:
             "seconds": round(time.monotonic() - started, 1),
             "evaluation": [a.to_json() for a in tested],
         }
-        run.finish(solver, result)
+        run.finish(solver, result, metrics)
 
 
 def initial_state(run: Run, device: torch.device) -> State:

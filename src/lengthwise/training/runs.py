@@ -1,6 +1,7 @@
 """The run directory: every file is written whole, and the directory is locked while in use.
 
 runs/addition-relative-key-1f2e3d4c/
+    manifest.json             a digest of every other file; any changed byte is noticed
     config.yaml               the whole configuration
     identity                  a hash of what matters in it
     environment.json          versions, commit and machine of every session
@@ -10,50 +11,37 @@ runs/addition-relative-key-1f2e3d4c/
     result.json               the final evaluation; its presence says that the run has finished
 """
 
-import fcntl
-import json
-import os
 import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
+
+from torch import Tensor
 
 from lengthwise.base import UsageError
 from lengthwise.base.errors import NOT_IMPORTED
+from lengthwise.base.files import PARTIAL, parse_json, sync_directory, to_json, writing
+from lengthwise.base.manifest import MANIFEST, Manifest
+from lengthwise.base.tensors import check_finite, pack_tensors, restore, unpack_tensors
 from lengthwise.evaluation.accuracy import Accuracy
 from lengthwise.solver import Solver
 from lengthwise.training import keys
 from lengthwise.training.experiment import CONFIG, IDENTITY, Experiment, read_identity
-from lengthwise.training.files import (
-    load_tensors,
-    read_json,
-    restore,
-    save_tensors,
-    to_line,
-    write_atomically,
-    write_json,
-    writing,
-)
+from lengthwise.training.journal import Journal, read_lines, read_records
+from lengthwise.training.locks import LOCK, hold, is_held
+from lengthwise.training.yaml import parse_yaml
 
 Status = Literal["finished", "running", "interrupted", "failed"]
 NAME = re.compile(r"\w[\w.+=,-]{0,199}")
-# All that training writes into a run's directory, the sign of having finished first.
-WRITTEN = (
-    "result.json",
-    "failure.json",
-    "checkpoint.safetensors",
-    "model.safetensors",
-    "config.json",
-    "metrics.jsonl",
-    "environment.json",
-    "record.json",
-)
-
-
-class InUse(UsageError):
-    """Another process holds the run."""
+CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "model.safetensors"
+METRICS, RESULT, FAILURE = "metrics.jsonl", "result.json", "failure.json"
+ENVIRONMENT = "environment.json"
+WRITTEN = {CHECKPOINT, WEIGHTS, METRICS, RESULT, FAILURE, ENVIRONMENT}  # by every training
+SECONDS_FOR_CREATION = 20.0  # at most, while other processes create the same run
+SECONDS_FOR_STATUS = 0.5  # another process may hold a run only to ask for its status
+MODEL = "model."  # how the names of the model's tensors in a checkpoint begin
 
 
 class Run:
@@ -63,22 +51,22 @@ class Run:
         if not isinstance(path, str | Path):
             raise UsageError(f"a run is the path of its directory, not {path!r}")
         self.path = Path(path)
-        if not (self.path / CONFIG).is_file():
+        if not is_run(self.path):
             raise UsageError(
                 f"there is no run at {self.path} (it has no {CONFIG}); `lengthwise runs` lists runs"
             )
+        self.manifest = Manifest.load(self.path)
+        config = self.manifest.read(CONFIG) or b""
+        self.identity = (self.manifest.read(IDENTITY) or b"").decode().strip()
         try:
-            if not (self.path / CONFIG).stat().st_size:
-                raise UsageError("it is empty")
-            self.experiment = keys.load(self.path / CONFIG)
-            self.identity = read_identity(self.path)  # as it was when the run was made
+            self.experiment = keys.parse(parse_yaml(config, "it"))
             if not self.experiment.start_from and self.experiment.identity() != self.identity:
                 raise UsageError("it isn't the experiment of the file identity beside it")
         except UsageError as error:
             damaged = f"{self.path / CONFIG} is damaged, of another version, or of {NOT_IMPORTED}"
             raise UsageError(f"{damaged}: {error}") from None
-        self.checkpoint = self.path / "checkpoint.safetensors"
-        self.weights = self.path / "model.safetensors"
+        self.checkpoint = self.path / CHECKPOINT
+        self.weights = self.path / WEIGHTS
 
     @classmethod
     def create(
@@ -96,85 +84,74 @@ class Run:
         if experiment.start_from:  # an absolute path lets the run be resumed from anywhere
             absolute = str(Path(experiment.start_from).resolve())
             experiment = experiment.model_copy(update={"start_from": absolute})
-        if not (path / CONFIG).exists() or cls(path).untouched(identity):
+        if is_free(path, identity):
             with writing(path):
                 path.mkdir(parents=True, exist_ok=True)
-            write_atomically(path / IDENTITY, f"{identity}\n".encode())
-            write_atomically(path / CONFIG, experiment.to_yaml().encode())
+                sync_directory(path.parent)
+            with hold(path, SECONDS_FOR_CREATION):
+                if is_free(path, identity):  # still, now that no other process creates it
+                    remove_partial_files(path)
+                    manifest = Manifest(path)
+                    files = {IDENTITY: f"{identity}\n", CONFIG: experiment.to_yaml()}
+                    manifest.replace({name: text.encode() for name, text in files.items()})
+                    manifest.settle()
         run = cls(path)
         if run.identity != identity:
             raise UsageError(f"{path} holds another experiment; choose another --name")
         run.experiment = experiment  # the same but for the device and the threads
         return run
 
-    def untouched(self, identity: str) -> bool:
-        """Whether this is another experiment's run that failed before its start."""
-        made = any((self.path / name).exists() for name in WRITTEN)
-        return self.identity != identity and not made and self.status != "running"
-
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the run, so that no other process can; the system releases it with the process."""
-        with writing(self.path / "lock"):
-            lock = open(self.path / "lock", "a+")  # noqa: SIM115  # closed below
-        with lock:
-            for attempt in range(5):
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if attempt == 4:
-                        raise InUse(f"{self.path} is in use by another process") from None
-                    time.sleep(0.1)  # another process may only be asking for the status
-            self.lock = os.fstat(lock.fileno()).st_ino
+    def locked(self, patience: float = SECONDS_FOR_STATUS) -> Iterator[None]:
+        """Hold the run, so that no other process can; only then may files be written."""
+        with hold(self.path, patience) as self.lock:
             self.check_held()
+            self.manifest.reload()
+            self.manifest.settle()
+            remove_partial_files(self.path)  # of processes that were killed
             yield
 
     def check_held(self) -> None:
         """The directory may have been deleted meanwhile, and another run made in its place."""
-        lock = self.path / "lock"
+        lock = self.path / LOCK
         same_lock = lock.exists() and lock.stat().st_ino == self.lock
         if not same_lock or read_identity(self.path) != self.identity:
             raise UsageError(f"{self.path} was deleted or replaced by another process")
+
+    def write(self, files: Mapping[str, bytes | None]) -> None:
+        """Write files, in this order, and remove those that are None; the run must be locked."""
+        self.check_held()
+        self.manifest.replace(files)
+
+    def read_json(self, name: str) -> Any:
+        """What a JSON file of the run holds; None if there is none."""
+        content = self.manifest.read(name)
+        return None if content is None else parse_json(content, self.path / name)
 
     @property
     def status(self) -> Status:
         if self.result is not None:
             return "finished"
-        if (lock := self.path / "lock").is_file():
-            with open(lock) as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return "running"
-        return "failed" if (self.path / "failure.json").exists() else "interrupted"
+        if is_held(self.path):
+            return "running"
+        return "failed" if self.manifest.read(FAILURE) is not None else "interrupted"
 
     @property
     def result(self) -> dict[str, Any] | None:
-        path = self.path / "result.json"
-        if not path.exists():
+        result = self.read_json(RESULT)
+        if result is None:
             return None
-        result = read_json(path)
         try:
             for accuracy in result["evaluation"]:
                 Accuracy.from_json(accuracy)
         except (TypeError, KeyError) as error:
-            raise UsageError(f"{path} is damaged: it has no evaluation ({error})") from None
-        return result
+            damaged = f"{self.path / RESULT} is damaged"
+            raise UsageError(f"{damaged}: it has no evaluation ({error})") from None
+        return dict(result)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The records so far, without a last line that is still being written."""
-        path = self.path / "metrics.jsonl"
-        try:
-            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-            records = [json.loads(line) for line in lines if line.endswith("\n")]
-            assert all(isinstance(record["step"], int) for record in records), "a step is no number"
-            for record in records:
-                for accuracy in record.get("evaluation", ()):
-                    Accuracy.from_json(accuracy)
-        except (OSError, ValueError, TypeError, KeyError, AssertionError) as error:
-            raise UsageError(f"{path} is damaged: {error}") from None
-        return records
+        return read_records(self.manifest.read(METRICS) or b"", self.path / METRICS)
 
     def evaluations(self) -> list[dict[str, Any]]:
         return [record for record in self.metrics() if "evaluation" in record]
@@ -185,73 +162,108 @@ class Run:
         last = evaluations[-1]["evaluation"] if evaluations else []
         return {a["length"]: a["exact_match"] for a in last}
 
-    def open_metrics(self, step: int, size: int) -> IO[str]:
-        """metrics.jsonl, open for appending, without records behind this step; `size` checks it."""
-        records = [record for record in self.metrics() if record["step"] <= step]
-        kept = "".join(to_line(record) for record in records).encode()
-        path = self.path / "metrics.jsonl"
-        if len(kept) != size:
-            raise UsageError(
-                f"{path} is damaged: it has {len(kept)} bytes up to step {step} instead of {size}"
-            )
-        write_atomically(path, kept)
-        return open(path, "a")
+    def open_metrics(self, step: int) -> Journal:
+        """metrics.jsonl, open for appending, without records behind this step."""
+        path, content = self.path / METRICS, self.manifest.read(METRICS) or b""
+        sizes = [size for record, size in read_lines(content, path) if record["step"] <= step]
+        kept = content[: sizes[-1] if sizes else 0]
+        self.manifest.replace({METRICS: kept}, grows=[METRICS])
+        return Journal(path, kept)
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """The machines that have trained the run, with the step at which each began."""
+        environment = self.read_json(ENVIRONMENT) or {"sessions": []}
+        return list(environment["sessions"])
 
     def record_session(self, environment: Mapping[str, Any], step: int) -> None:
         """Add the machine that goes on with the run at this step to environment.json."""
-        path = self.path / "environment.json"
-        before = read_json(path) if path.exists() else {"sessions": []}
-        if not isinstance(before, dict) or not isinstance(before.get("sessions"), list):
-            raise UsageError(f"{path} is damaged: it has no list of sessions")
         now = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "step": step, **environment}
-        sessions = [*before["sessions"], now]
-        write_json(path, {"sessions": sessions})
+        self.write({ENVIRONMENT: to_json({"sessions": [*self.sessions(), now]})})
 
-    def finish(self, solver: Solver, result: Mapping[str, Any]) -> None:
+    def finish(self, solver: Solver, result: Mapping[str, Any], metrics: Journal) -> None:
         """Keep the weights and the result; the checkpoint has served its purpose."""
-        self.check_held()
-        save_tensors(self.weights, solver.state_dict(), {})
         parts = self.experiment.model_dump(mode="json", include={"task", "layout", "model"})
-        digits = {"digits": self.experiment.data.test_digits}
-        write_json(self.path / "config.json", {**digits, **parts})
-        write_json(self.path / "result.json", result)
-        self.checkpoint.unlink(missing_ok=True)
+        config = {"digits": self.experiment.data.test_digits, **parts}
+        self.manifest.contents[METRICS] = [metrics.close()]
+        files = {
+            WEIGHTS: pack_tensors(solver.state_dict(), {}),
+            "config.json": to_json(config),
+            RESULT: to_json(result),
+            CHECKPOINT: None,
+        }
+        self.write(files)
+        self.manifest.settle()
+
+    def clean_up(self) -> None:
+        """Remove what a process left that was killed between the result and its end."""
+        if self.checkpoint.exists():
+            self.write({CHECKPOINT: None})
+        self.manifest.settle()
 
     def clear(self) -> None:
         """Forget all that the run has done, to train it again."""
         with self.locked():
-            for name in WRITTEN:
-                with writing(self.path / name):
-                    (self.path / name).unlink(missing_ok=True)
+            made = (self.manifest.contents.keys() | WRITTEN) - {CONFIG, IDENTITY}
+            # The sign of having finished goes first.
+            self.write(dict.fromkeys(sorted(made, key=lambda name: name != RESULT)))
+            self.manifest.settle()
 
     def forget_failure(self) -> None:
-        (self.path / "failure.json").unlink(missing_ok=True)
+        if self.manifest.read(FAILURE) is not None:
+            self.write({FAILURE: None})
 
     def fail(self, reason: str, step: int) -> None:
-        self.check_held()
-        write_json(self.path / "failure.json", {"step": step, "reason": reason})
+        self.write({FAILURE: to_json({"step": step, "reason": reason})})
 
     def load(self, device: str = "cpu") -> Solver:
         """The model: its final weights, or those of the last checkpoint."""
+        self.manifest.verify(left_out=[WEIGHTS, CHECKPOINT])
         solver = self.experiment.build()
-        if self.weights.exists():
-            tensors, _ = load_tensors(self.weights)
-        elif self.checkpoint.exists():
-            tensors, _ = load_tensors(self.checkpoint)
-            prefix = "model."
-            own = {name: t for name, t in tensors.items() if name.startswith(prefix)}
-            tensors = {name.removeprefix(prefix): tensor for name, tensor in own.items()}
-        else:
-            again = "" if self.result is None else "; `lengthwise train … --again` trains it again"
-            files = f"neither {self.weights.name} nor {self.checkpoint.name}"
-            raise UsageError(f"{self.path} has no weights: {files}{again}")
-        source = self.weights if self.weights.exists() else self.checkpoint
-        restore(solver.state_dict(), tensors, source)
+        path, tensors = self.read_weights()
+        restore(solver.state_dict(), tensors, path)
+        check_finite(tensors, path)
         return solver.to(device).eval()
+
+    def read_weights(self) -> tuple[Path, dict[str, Tensor]]:
+        """The file that has the model's weights, and these."""
+        if (content := self.manifest.read(WEIGHTS)) is not None:
+            return self.weights, unpack_tensors(content, self.weights)[0]
+        if (content := self.manifest.read(CHECKPOINT)) is not None:
+            tensors, _ = unpack_tensors(content, self.checkpoint)
+            own = {name: t for name, t in tensors.items() if name.startswith(MODEL)}
+            return self.checkpoint, {name.removeprefix(MODEL): t for name, t in own.items()}
+        raise UsageError(f"{self.path} has no weights: neither {WEIGHTS} nor {CHECKPOINT}")
+
+
+def is_run(path: Path) -> bool:
+    """Whether a directory is a run, even if its configuration was lost."""
+    if (path / CONFIG).is_file():
+        return True
+    if not (path / MANIFEST).is_file():
+        return False
+    return None not in Manifest.load(path).contents.get(CONFIG, [None])
+
+
+def is_free(path: Path, identity: str) -> bool:
+    """Whether a run can be made here: there is none, or another experiment's without any work."""
+    if not is_run(path):
+        return True
+    run = Run(path)
+    return run.identity != identity and run.manifest.contents.keys() <= {CONFIG, IDENTITY}
+
+
+def remove_partial_files(path: Path) -> None:
+    """Remove files that a killed process was writing; nobody else may be writing any."""
+    for partial in path.glob(f".*{PARTIAL}"):
+        with writing(partial):
+            partial.unlink(missing_ok=True)
 
 
 def overview(root: Path) -> list[dict[str, Any]]:
-    """All runs in a directory, with status and accuracy; unreadable ones are listed as damaged."""
+    """All runs in a directory, with status and accuracy; unreadable ones are listed as damaged.
+
+    Weights and checkpoints are large and not verified here; `lengthwise verify` does that.
+    """
     if root.exists() and not root.is_dir():
         raise UsageError(f"{root} is not a directory of runs")
     rows = []
@@ -259,20 +271,27 @@ def overview(root: Path) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"run": str(path), "step": 0, "steps": 0}
         row |= {"accuracy": {}, "headline": {}}
         try:
-            if not (path / CONFIG).exists():
+            if not is_run(path):
                 continue
-            run = Run(path)
-            records, result = run.metrics(), run.result
-            step = records[-1]["step"] if records else 0
-            row |= {"status": run.status, "step": step, "steps": run.experiment.steps}
-            tested = {a["length"]: a["exact_match"] for a in (result or {}).get("evaluation", [])}
-            accuracy = row["accuracy"] = tested or run.last_accuracy()
-            lengths = run.experiment.lengths
-            row["headline"] = {n: accuracy[n] for n in lengths if n in accuracy}
-        except (UsageError, OSError) as error:
-            row |= {"status": "damaged", "reason": str(error)}
+            row |= describe_run(Run(path))
+        except Exception as error:  # whatever it is: one damaged run never hides the others
+            row |= {"status": "damaged", "reason": " ".join(str(error).split())}
         rows.append(row)
     return rows
+
+
+def describe_run(run: Run) -> dict[str, Any]:
+    run.manifest.verify(left_out=[WEIGHTS, CHECKPOINT])
+    records, result = run.metrics(), run.result
+    tested = {a["length"]: a["exact_match"] for a in (result or {}).get("evaluation", [])}
+    accuracy = tested or run.last_accuracy()
+    return {
+        "status": run.status,
+        "step": records[-1]["step"] if records else 0,
+        "steps": run.experiment.steps,
+        "accuracy": accuracy,
+        "headline": {n: accuracy[n] for n in run.experiment.lengths if n in accuracy},
+    }
 
 
 def is_name(name: object) -> bool:

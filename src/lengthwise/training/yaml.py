@@ -1,6 +1,7 @@
-"""YAML in which 1e-3 is a number, 6:35 is text, and no key is given twice."""
+"""YAML in which 1e-3 is a number, 6:35 and dates are text, and no key is given twice."""
 
 import re
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -8,27 +9,40 @@ import yaml
 
 from lengthwise.base import UsageError
 
+MOST_BYTES = 1_000_000  # of a configuration; those that runs write have about 2,000
+MOST_VALUES = 100_000
+DEEPEST = 30  # mappings inside mappings
+
 
 class Loader(yaml.SafeLoader):
     """YAML 1.1 but for numbers: there 1e-3 is text, and 6:35 is 6·60 + 35."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        line, before = node.start_mark.line + 1, set()
         for key in keys:
-            if isinstance(key, str) and keys.count(key) > 1:
-                line = node.start_mark.line + 1
+            if not isinstance(key, Hashable):
+                raise yaml.YAMLError(f"a key is {key!r} in the mapping that starts in line {line}")
+            if key in before:
                 raise UsageError(
                     f"'{key}' is given twice in the mapping that starts in line {line}"
                 )
+            before.add(key)
         return super().construct_mapping(node, deep)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_VALUES:  # merge keys (<<) can multiply
+            raise yaml.YAMLError("it has too many values")
 
 
 NUMBERS = {
     "int": r"[-+]?(0|[1-9][0-9]*)",
     "float": r"[-+]?([0-9]+\.[0-9]*|\.?[0-9]+)([eE][-+]?[0-9]+)?",
 }
+OTHERWISE = (*NUMBERS, "timestamp")  # nothing here is a date
 Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in NUMBERS]
+    first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in OTHERWISE]
     for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 for name, pattern in NUMBERS.items():
@@ -39,22 +53,62 @@ for name, pattern in NUMBERS.items():
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
     try:
-        fields = yaml.load(path.read_text(encoding="utf-8"), Loader)
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)  # a device may have no end
     except OSError as error:
         raise UsageError(f"can't read the configuration {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    return parse_yaml(content, str(path))
+
+
+def parse_yaml(content: bytes, source: str) -> dict[str, Any]:
+    """The mapping in the content of a YAML file; `source` names it in errors."""
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"{source} has more than {MOST_BYTES} bytes, so it is no configuration")
+    try:
+        fields = load(content.decode())
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{source} is not YAML: {error}") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
     if fields is not None and not isinstance(fields, dict):
-        raise UsageError(f"{path} should be a mapping of keys such as task and model")
+        raise UsageError(f"{source} should be a mapping of keys such as task and model")
     return fields or {}
 
 
 def parse_scalar(text: str) -> Any:
     """A value as YAML reads it; anything else is text."""
     try:
-        return yaml.load(text, Loader)
+        return load(text)
     except yaml.YAMLError:
         return text
+
+
+def load(text: str) -> Any:
+    """The value that YAML describes; whatever goes wrong is a `yaml.YAMLError`."""
+    try:
+        value = yaml.load(text, Loader)
+    except (yaml.YAMLError, UsageError):
+        raise
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except Exception as error:  # a constructor's: of `!!int x`, `!!timestamp 2001-99-99`, …
+        raise yaml.YAMLError(str(error)) from None
+    check_size(value)
+    return value
+
+
+def check_size(value: Any) -> None:
+    """Raise unless a value is a tree of reasonable size; an anchor can refer to itself."""
+    waiting, seen = [(value, 0)], 0
+    while waiting:
+        part, depth = waiting.pop()
+        seen += 1
+        if depth > DEEPEST or seen > MOST_VALUES:
+            raise yaml.YAMLError("it is nested too deeply or has too many values")
+        if isinstance(part, dict):
+            waiting += ((inner, depth + 1) for pair in part.items() for inner in pair)
+        elif isinstance(part, list | tuple | set):
+            waiting += ((inner, depth + 1) for inner in part)
 
 
 def write_yaml(fields: dict[str, Any]) -> str:

@@ -1,0 +1,247 @@
+"""Any changed byte of a run or a saved model is reported by the file's name."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from faults.damage import damage_model, damage_runs, make_run
+
+from lengthwise.base import UsageError
+from lengthwise.base.manifest import MANIFEST, Manifest
+from lengthwise.base.tensors import pack_tensors
+from lengthwise.cli.main import main
+from lengthwise.solver import Solver, saved
+from lengthwise.training import api
+from lengthwise.training.loop import train
+from lengthwise.training.runs import CHECKPOINT, METRICS, RESULT, WEIGHTS, Run, overview
+from lengthwise.training.verification import verify
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A finished run, an interrupted one, and one that starts from the first."""
+    root = tmp_path_factory.mktemp("runs")
+    finished = make_run(root, "finished")
+    tuned = make_run(root, "tuned", 15, {"start_from": str(finished)})
+    return {"finished": finished, "interrupted": make_run(root, "interrupted", 15), "tuned": tuned}
+
+
+@pytest.fixture
+def copies(runs: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
+    return {name: Path(shutil.copytree(path, tmp_path / name)) for name, path in runs.items()}
+
+
+def change(path: Path, old: bytes, new: bytes) -> None:
+    content = path.read_bytes()
+    assert content.count(old) == 1, (path, old)
+    path.write_bytes(content.replace(old, new))
+
+
+@pytest.mark.parametrize("name", ["finished", "interrupted", "tuned"])
+def test_random_and_targeted_damage_is_reported(
+    name: str, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    """A sample of `make test-faults`."""
+    outcome = damage_runs([runs[name]], tmp_path, count=120, seed=0)
+    assert outcome.tried == 120
+    assert not outcome.failed, outcome.examples
+
+
+def test_damage_of_a_saved_model_is_reported(runs: dict[str, Path], tmp_path: Path) -> None:
+    outcome = damage_model(runs["finished"], tmp_path, count=100, seed=0)
+    assert outcome.tried == 100
+    assert not outcome.failed, outcome.examples
+
+
+def test_a_checkpoints_step_can_not_be_changed(copies: dict[str, Path]) -> None:
+    change(copies["interrupted"] / CHECKPOINT, b'"step":"15"', b'"step":"40"')
+    with pytest.raises(UsageError, match=r"checkpoint\.safetensors is damaged: its checksum"):
+        list(train(Run(copies["interrupted"])))
+
+
+def test_the_configuration_of_a_fine_tuned_run_can_not_be_changed(
+    copies: dict[str, Path],
+) -> None:
+    change(copies["tuned"] / "config.yaml", b"activation: relu", b"activation: gelu")
+    with pytest.raises(UsageError, match=r"config\.yaml is damaged: its checksum"):
+        Run(copies["tuned"])
+
+
+@pytest.mark.parametrize("name", [RESULT, METRICS])
+def test_values_that_are_shown_can_not_be_changed(name: str, copies: dict[str, Path]) -> None:
+    path = copies["finished"] / name
+    path.write_bytes(path.read_bytes().replace(b"0.", b"1.", 1))
+    (row,) = [row for row in overview(path.parent.parent) if row["run"] == str(path.parent)]
+    assert row["status"] == "damaged"
+    assert str(path) in row["reason"]
+
+
+def test_records_behind_the_checkpoint_have_checksums_too(copies: dict[str, Path]) -> None:
+    """The manifest doesn't know them yet."""
+    run = Run(copies["interrupted"])
+    steps = train(run)
+    while next(steps).step < 20:
+        pass
+    steps.close()  # type: ignore[attr-defined]
+    path = run.path / METRICS
+    whole = path.read_bytes()
+    last = whole.rindex(b'"step"')
+    known = run.manifest.contents[METRICS][-1]
+    assert known is not None
+    assert last > known.size
+    for place in (last + 8, len(whole) - 4, len(whole) - 1):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(UsageError, match=r"metrics\.jsonl is damaged"):
+            Run(run.path).metrics()
+    path.write_bytes(whole[:-1])  # a kill can do that
+    assert len(Run(run.path).metrics()) == len(whole.splitlines()) - 1
+
+
+def weights_of_another_run(run: Path, other: Path) -> None:
+    shutil.copy(other / WEIGHTS, run / WEIGHTS)
+
+
+def other_dtype(run: Path, _: Path) -> None:
+    path = run / WEIGHTS
+    path.write_bytes(path.read_bytes().replace(b'"dtype":"F32"', b'"dtype":"I32"', 1))
+
+
+@pytest.mark.parametrize("spoil", [weights_of_another_run, other_dtype])
+def test_other_weights_of_the_same_shapes_are_refused(
+    spoil: Callable[[Path, Path], None], copies: dict[str, Path]
+) -> None:
+    list(train(Run(copies["tuned"])))
+    spoil(copies["finished"], copies["tuned"])
+    with pytest.raises(UsageError, match=r"model\.safetensors is damaged: its checksum"):
+        api.load(copies["finished"])
+
+
+def test_weights_that_are_not_numbers_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+    model = api.load(runs["finished"])
+    model.save_pretrained(tmp_path / "good")
+    with torch.no_grad():
+        model.encoder.symbols.weight[0, 0] = torch.nan
+    with pytest.raises(UsageError, match=r"not finite numbers: encoder\.symbols\.weight"):
+        model.save_pretrained(tmp_path / "bad")
+    (tmp_path / "good" / WEIGHTS).write_bytes(pack_tensors(model.state_dict(), {}))
+    saved.write_manifest(tmp_path / "good")
+    with pytest.raises(UsageError, match="not finite numbers"):
+        Solver.from_pretrained(tmp_path / "good")
+
+
+def test_a_saved_model_without_one_of_its_weights_is_refused(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    """Whatever its manifest says: a renamed tensor stays at its random start otherwise."""
+    api.load(runs["finished"]).save_pretrained(tmp_path)
+    change(tmp_path / WEIGHTS, b"encoder.symbols.weight", b"encoder.symbolz.weight")
+    saved.write_manifest(tmp_path)
+    with pytest.raises(UsageError, match=r"the model, which has no encoder\.symbolz\.weight"):
+        Solver.from_pretrained(tmp_path)
+
+
+def test_an_edited_card_of_a_saved_model_is_a_warning(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    api.load(runs["finished"]).save_pretrained(tmp_path)
+    (tmp_path / "README.md").write_text("# Mine")
+    with pytest.warns(UserWarning, match=r"README\.md is damaged"):
+        Solver.from_pretrained(tmp_path)
+
+
+def test_a_model_is_not_saved_over_a_run(copies: dict[str, Path]) -> None:
+    with pytest.raises(UsageError, match="is a run; save the model in a directory of its own"):
+        api.load(copies["finished"]).save_pretrained(copies["finished"])
+
+
+def make_old(run: Path) -> None:
+    """As versions before the manifest wrote a run."""
+    (run / MANIFEST).unlink()
+    lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    text = "".join(json.dumps({**line, "checksum": None}) + "\n" for line in lines)
+    (run / METRICS).write_text(text.replace(', "checksum": null', ""))
+
+
+@pytest.mark.parametrize("name", ["finished", "interrupted"])
+def test_a_run_of_an_older_version_is_adopted_on_request(
+    name: str, copies: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copies[name]
+    records = Run(run).metrics()
+    make_old(run)
+    with pytest.raises(UsageError, match=r"has no manifest\.json: it is of an older version"):
+        api.resume(run)
+    assert main(["verify", str(run)]) == 2
+    assert main(["verify", str(run), "--adopt"]) == 0
+    assert "verified" in capsys.readouterr().out
+    assert Run(run).metrics() == records
+    api.resume(run, progress=False)
+    assert not verify(run)
+
+
+def test_a_damaged_run_is_not_adopted(copies: dict[str, Path]) -> None:
+    """A manifest that is whole is never replaced, and what can't be read gets none."""
+    finished, interrupted = copies["finished"], copies["interrupted"]
+    change(finished / "config.yaml", b"activation: relu", b"activation: gelu")
+    assert main(["verify", str(finished), "--adopt"]) == 2
+    make_old(interrupted)
+    (interrupted / CHECKPOINT).write_bytes(b"nothing")
+    assert main(["verify", str(interrupted), "--adopt"]) == 2
+    assert not (interrupted / MANIFEST).exists()
+
+
+def test_verify_names_every_damaged_file(
+    copies: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in (WEIGHTS, "config.json"):
+        (copies["finished"] / name).write_bytes(b"x")
+    code = main(["verify", "--json", "--runs", str(copies["finished"].parent)])
+    captured = capsys.readouterr()
+    problems: dict[str, list[str]] = json.loads(captured.out)
+    assert code == 2
+    assert captured.err.endswith("1 of 3 can't be verified\n")
+    assert [len(problems[str(path)]) for path in copies.values()] == [2, 0, 0]
+
+
+def test_replaced_files_are_right_at_every_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever system call a kill comes before, the directory verifies."""
+    manifest = Manifest(tmp_path)
+    manifest.replace({"a": b"old", "b": b"old"})
+    manifest.settle()
+    done = {"calls": 0, "limit": 0}
+
+    def stop_at_limit(call: Any) -> Any:
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            done["calls"] += 1
+            if done["calls"] > done["limit"]:
+                raise KeyboardInterrupt
+            return call(*arguments, **options)
+
+        return wrapped
+
+    seen = set()
+    for limit in range(30):
+        done.update(calls=0, limit=limit)
+        with monkeypatch.context() as patch:
+            for name in ("fsync", "replace", "unlink"):
+                patch.setattr(os, name, stop_at_limit(getattr(os, name)))
+            try:
+                killed = Manifest.load(tmp_path)
+                killed.replace({"a": b"%d" % limit, "b": None if limit % 2 else b"%d" % limit})
+                killed.settle()
+                finished = True
+            except KeyboardInterrupt:
+                finished = False
+        seen.add(finished)
+        fresh = Manifest.load(tmp_path)
+        fresh.verify()
+        fresh.settle()
+        fresh.verify()
+    assert seen == {True, False}
