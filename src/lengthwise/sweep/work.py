@@ -26,8 +26,9 @@ def train_run(
     """
     from lengthwise.base import UsageError
     from lengthwise.base.extensions import import_files
+    from lengthwise.training.locks import InUse
     from lengthwise.training.loop import train
-    from lengthwise.training.runs import InUse, Run
+    from lengthwise.training.runs import Run
 
     deadline = time.monotonic() + patience
     while True:
