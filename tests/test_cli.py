@@ -129,6 +129,7 @@ MISUSES = {
     "paper run table-addition --scale smok": "there is no scale 'smok': did you mean 'smoke'?",
     "paper run table-addition --scale smoke --on locl": "no engine 'locl': did you mean 'local'?",
     "paper run table-addition --scale smoke --only XYZ": "has 'XYZ' in its label",
+    "paper run table-addition --scale smoke --only APE --only XYZ": "has 'XYZ' in its label",
     "paper run table-addition --scale smoke --device tpu": "device 'tpu' isn't available here",
     "paper report --json": "unknown argument: --json (see `lengthwise paper report --help`)",
 }

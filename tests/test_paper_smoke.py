@@ -91,7 +91,7 @@ def test_failed_runs_are_skipped_until_they_are_retried(
     with base.locked():
         base.fail("the loss is nan at step 2", 2)
     base.checkpoint.write_bytes(b"of no use")  # a retry starts anew
-    assert not run_smoke([name], tmp_path, only=tuned).trained
+    assert not run_smoke([name], tmp_path, only=[tuned]).trained
     assert capsys.readouterr().err.startswith(
         "2 runs skipped: they failed before or start from one"
     )

@@ -94,8 +94,9 @@ class PaperRun(PaperCommand):
         parser.add_argument(
             "--only",
             metavar="TEXT",
-            default="",
-            help="run only conditions whose label contains this text",
+            action="append",
+            default=[],
+            help="run only conditions whose label contains this text; can be given several times",
         )
         add_seeds(parser)
         parser.add_argument(

@@ -75,17 +75,17 @@ def run_artefacts(
     root: Path,
     device: str,
     display: Display,
-    only: str = "",
+    only: Sequence[str] = (),
     retry: bool = False,
     search: bool = True,
 ) -> dict[Path, str]:
     """Train the runs without a record and record them; returns the reasons of those that failed.
 
-    `only` restricts it to conditions whose label contains the text, and the runs that those start
-    from. Runs that failed before are skipped; `retry` trains them again from the start. Without
-    `search`, every condition has the first of its variants.
+    `only` restricts it to conditions whose label contains one of the texts, and the runs that those
+    start from. Runs that failed before are skipped; `retry` trains them again from the start.
+    Without `search`, every condition has the first of its variants.
     """
-    check_label(artefacts, scale, only)
+    check_labels(artefacts, scale, only)
     folder = record_path(results, scale, "").parent
     with writing(folder):  # before anything is trained
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,16 +124,16 @@ def choose_variants(
     return dict(load_results(artefact, scale, results, root).variants)
 
 
-def check_label(artefacts: Sequence[Artefact], scale: ScaleName, only: str) -> None:
+def check_labels(artefacts: Sequence[Artefact], scale: ScaleName, only: Sequence[str]) -> None:
     labels = {label for artefact in artefacts for label in artefact.conditions(scale)}
-    if not any(only in label for label in labels):
-        raise UsageError(
-            f"no condition of these artefacts has '{only}' in its label: {nearest(only, labels)}"
-        )
+    for text in only:
+        if not any(text in label for label in labels):
+            hint = nearest(text, labels)
+            raise UsageError(f"no condition of these artefacts has '{text}' in its label: {hint}")
 
 
 def select_runs(
-    uses: dict[str, Uses], scale: ScaleName, results: Path, root: Path, only: str
+    uses: dict[str, Uses], scale: ScaleName, results: Path, root: Path, only: Sequence[str]
 ) -> dict[str, Run]:
     """The runs to train by identity, each behind the one that it starts from."""
     todo: dict[str, Run] = {}
@@ -145,7 +145,8 @@ def select_runs(
         todo[identity] = Run.create(planned.experiment, root)
 
     for identity, shared in uses.items():
-        is_selected = any(only in planned.label for _, planned in shared)
+        labels = [planned.label for _, planned in shared]
+        is_selected = not only or any(text in label for text in only for label in labels)
         if is_selected and not is_recorded(shared, scale, results):
             add(identity)
     return todo

@@ -16,16 +16,16 @@ from lengthwise import fast
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import TASKS, Product, Task
 from lengthwise.base import Choice, UsageError
-from lengthwise.base.progress import show_progress
 from lengthwise.base.files import write_atomically, writing
 from lengthwise.base.manifest import MANIFEST
+from lengthwise.base.progress import show_progress
 from lengthwise.base.tensors import check_finite, pack_tensors, restore
 from lengthwise.model import Encoder, ModelConfig
 from lengthwise.problems.batch import Batch, TrainingBatch
 from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
 from lengthwise.problems.training_set import Examples
-from lengthwise.solver.card import make_card
 from lengthwise.solver import saved
+from lengthwise.solver.card import make_card
 from lengthwise.solver.text import parse_problem, shorten
 from lengthwise.solver.tokens import tokens_of
 
