@@ -96,13 +96,13 @@ def test_failed_runs_are_skipped_until_they_are_retried(
         "2 runs skipped: they failed before or start from one"
     )
     assert (base.status, fine.status) == ("failed", "interrupted")
-    assert run_smoke([name], tmp_path, only=tuned, retry=True).trained == [
+    assert run_smoke([name], tmp_path, only=[tuned], retry=True).trained == [
         base.path.name,
         fine.path.name,
     ]
     assert len(list(tmp_path.glob("results/smoke/runs/*.json"))) == 2
     with pytest.raises(UsageError, match=r"no condition .* has 'fine-tned'"):
-        run_smoke([name], tmp_path, only="fine-tned")
+        run_smoke([name], tmp_path, only=["fine-tned"])
 
 
 OWN = """
