@@ -63,7 +63,7 @@ class Manifest:
         except FileNotFoundError:
             raise UsageError(
                 f"{self.directory} has no {MANIFEST}: it is of an older version, or the file was"
-                f" lost; `lengthwise verify {self.directory} --adopt` takes its files as they are"
+                f" lost; `lengthwise check {self.directory} --adopt` takes its files as they are"
             ) from None
         except OSError as error:
             raise UsageError(f"{self.path} can't be read: {error.strerror}") from None

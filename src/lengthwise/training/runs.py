@@ -262,7 +262,7 @@ def remove_partial_files(path: Path) -> None:
 def overview(root: Path) -> list[dict[str, Any]]:
     """All runs in a directory, with status and accuracy; unreadable ones are listed as damaged.
 
-    Weights and checkpoints are large and not verified here; `lengthwise verify` does that.
+    Weights and checkpoints are large and not verified here; `lengthwise check` does that.
     """
     if root.exists() and not root.is_dir():
         raise UsageError(f"{root} is not a directory of runs")

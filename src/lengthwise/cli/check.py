@@ -1,4 +1,4 @@
-"""`lengthwise verify`: every byte of runs and saved models."""
+"""`lengthwise check`: every byte of runs and saved models."""
 
 import argparse
 from pathlib import Path
@@ -9,12 +9,12 @@ from lengthwise.cli.output import print_json, print_table
 
 
 @command
-class Verify(Command):
-    """Verify every byte of runs and saved models against their manifests."""
+class Check(Command):
+    """Check every byte of runs and saved models against their manifests."""
 
-    name = "verify"
+    name = "check"
     variadic = "directories"
-    example = "lengthwise verify runs/my-run\n  lengthwise verify --runs runs"
+    example = "lengthwise check runs/my-run\n  lengthwise check --runs runs"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.add_argument(
