@@ -176,8 +176,8 @@ def test_a_run_of_an_older_version_is_adopted_on_request(
     make_old(run)
     with pytest.raises(UsageError, match=r"has no manifest\.json: it is of an older version"):
         api.resume(run)
-    assert main(["verify", str(run)]) == 2
-    assert main(["verify", str(run), "--adopt"]) == 0
+    assert main(["check", str(run)]) == 2
+    assert main(["check", str(run), "--adopt"]) == 0
     assert "verified" in capsys.readouterr().out
     assert Run(run).metrics() == records
     api.resume(run, progress=False)
@@ -188,10 +188,10 @@ def test_a_damaged_run_is_not_adopted(copies: dict[str, Path]) -> None:
     """A manifest that is whole is never replaced, and what can't be read gets none."""
     finished, interrupted = copies["finished"], copies["interrupted"]
     change(finished / "config.yaml", b"activation: relu", b"activation: gelu")
-    assert main(["verify", str(finished), "--adopt"]) == 2
+    assert main(["check", str(finished), "--adopt"]) == 2
     make_old(interrupted)
     (interrupted / CHECKPOINT).write_bytes(b"nothing")
-    assert main(["verify", str(interrupted), "--adopt"]) == 2
+    assert main(["check", str(interrupted), "--adopt"]) == 2
     assert not (interrupted / MANIFEST).exists()
 
 
@@ -200,7 +200,7 @@ def test_verify_names_every_damaged_file(
 ) -> None:
     for name in (WEIGHTS, "config.json"):
         (copies["finished"] / name).write_bytes(b"x")
-    code = main(["verify", "--json", "--runs", str(copies["finished"].parent)])
+    code = main(["check", "--json", "--runs", str(copies["finished"].parent)])
     captured = capsys.readouterr()
     problems: dict[str, list[str]] = json.loads(captured.out)
     assert code == 2
