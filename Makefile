@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 CODE := src tests bench examples
 
-.PHONY: demo test test-slow test-sanitizers bench bench-examples format clean
+.PHONY: demo test test-slow test-ray test-sanitizers bench bench-examples format clean
 
 demo: .venv/ready
 	$(BIN)/lengthwise demo
@@ -12,11 +12,16 @@ test: .venv/ready
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow and not ray and not slurm"
 
 # Tests that take minutes: the whole demo, and more of what `test` samples.
 test-slow: .venv/ready
 	$(BIN)/pytest -m slow -n 0
+
+# Two Ray nodes on this machine, whose workers, nodes and drivers are killed.
+test-ray: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[ray]"
+	$(BIN)/pytest tests/test_ray.py -m ray -n 0
 
 # The C code under AddressSanitizer and UndefinedBehaviorSanitizer, over random shapes.
 test-sanitizers: .venv/ready

@@ -23,6 +23,7 @@ DOCUMENTS += sorted((ROOT / "examples").glob("*.md"))
 # `make` sets up an environment of its own. Records and the demo take long; other tests run them
 # small.
 NOT_RUN = ("make", "git", "cd", "lengthwise record", "lengthwise demo")
+ELSEWHERE = ("--on ray", "--on slurm", "torchrun ")  # run by test_ray.py, test_slurm.py, …
 # One process runs all commands of a document: to import torch for each would take minutes.
 RUN_ALL = """
 import json, sys
@@ -51,10 +52,12 @@ def blocks(document: Path, language: str) -> list[str]:
     return re.findall(pattern, document.read_text(), re.DOTALL | re.MULTILINE)
 
 
-def commands(document: Path) -> list[str]:
+def commands(document: Path, elsewhere: bool = False) -> list[str]:
+    """The commands in a document's blocks: those that run here, or those that need a cluster."""
     text = "".join(blocks(document, "bash")).replace("\\\n", " ")
     lines = (shlex.join(shlex.split(line, comments=True)) for line in text.splitlines())
-    return [line for line in lines if line and not line.startswith(NOT_RUN)]
+    found = (line for line in lines if line and not line.startswith(NOT_RUN))
+    return [line for line in found if any(mark in line for mark in ELSEWHERE) == elsewhere]
 
 
 def run(words: list[str | Path], folder: Path, text: str = "", **variables: str) -> None:
