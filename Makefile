@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 CODE := src tests bench examples
 
-.PHONY: demo test test-slow test-ray test-sanitizers bench bench-examples format clean
+.PHONY: demo test test-slow test-ray test-slurm test-sanitizers bench bench-examples format clean
 
 demo: .venv/ready
 	$(BIN)/lengthwise demo
@@ -22,6 +22,12 @@ test-slow: .venv/ready
 test-ray: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[ray]"
 	$(BIN)/pytest tests/test_ray.py -m ray -n 0
+
+# A real SLURM of one machine, whose jobs and daemons are killed. It needs root, and installs
+# Debian's packages where they are missing.
+test-slurm: .venv/ready
+	which slurmctld slurmd munged || apt-get install --yes --no-install-recommends slurm-wlm munge
+	$(BIN)/pytest tests/test_slurm.py -m slurm -n 0
 
 # The C code under AddressSanitizer and UndefinedBehaviorSanitizer, over random shapes.
 test-sanitizers: .venv/ready

@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 import_files()  # the contract tests cover the files that LENGTHWISE_IMPORT names, too
 
 # A script for an environment that has transformers, and a file whose import registers choices.
-collect_ignore = ["parity.py", "own_choices.py"]
+collect_ignore = ["parity.py", "own_choices.py", "slow_steps.py"]
 
 OPTIONS: list[dict[str, Any]] = [
     {"kind": "addition", "operands": 12},

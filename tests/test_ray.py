@@ -13,6 +13,7 @@ import pytest
 from many_runs import ActingDisplay, assert_same_as_here, create, holders, sessions, wait_until
 
 from lengthwise.sweep import build_engine, run_all
+from lengthwise.sweep.ray import OWN_CLUSTER
 from lengthwise.training.display import Display
 from lengthwise.training.runs import Run
 
@@ -20,10 +21,12 @@ ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.ray
 SCRIPT = """
 import sys
+from lengthwise.base.extensions import import_files
 from lengthwise.sweep import build_engine, run_all
 from lengthwise.training.display import Display
 from lengthwise.training.runs import Run
 
+import_files()
 address, *paths = sys.argv[1:]
 engine = build_engine("ray", None, {"ray": {"address": address}})
 for run, reason in run_all([Run(path) for path in paths], engine, Display()):
@@ -32,12 +35,14 @@ for run, reason in run_all([Run(path) for path in paths], engine, Display()):
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head without cores, which nothing is trained on, and two nodes of one core."""
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    cluster.nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    for name, value in OWN_CLUSTER.items():
+        monkeypatch.setenv(name, value)
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    cluster.own_nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
     cluster.wait_for_nodes()
     yield cluster
     ray.shutdown()
@@ -60,7 +65,7 @@ def test_runs_go_to_both_nodes_and_wait_for_others(cluster: Any, tmp_path: Path)
         at_once.append(bool(holders(first)) and bool(holders(second)))
 
     runs = [tuned, first, second, diverging]
-    ends = dict(run_all(runs, engine(cluster), ActingDisplay(second, 100, look)))
+    ends = dict(run_all(runs, engine(cluster), ActingDisplay(second, 50, look)))
     assert "the loss is nan" in (ends.pop(diverging) or "")
     assert ends == dict.fromkeys([tuned, first, second])
     assert at_once == [True]
@@ -75,20 +80,20 @@ def test_a_killed_worker_is_replaced(cluster: Any, tmp_path: Path) -> None:
         (process,) = holders(run)
         os.kill(process, signal.SIGKILL)
 
-    display = ActingDisplay(run, 200, kill)
+    display = ActingDisplay(run, 50, kill)
     assert list(run_all([run], engine(cluster), display)) == [(run, None)]
     assert display.acted
     first, second = sessions(run)
-    assert first == 0 < 200 <= second
+    assert first == 0 < 50 <= second
     assert_same_as_here([run], tmp_path / "here")
 
 
 def test_the_runs_of_a_killed_node_go_on_elsewhere(cluster: Any, tmp_path: Path) -> None:
-    runs = [create(tmp_path / "ray", seed=seed, training__steps=2400) for seed in (0, 1)]
+    runs = [create(tmp_path / "ray", seed=seed) for seed in (0, 1)]
 
     def kill() -> None:
         wait_until(lambda: all(run.checkpoint.exists() for run in runs))
-        cluster.remove_node(cluster.nodes[0], allow_graceful=False)
+        cluster.remove_node(cluster.own_nodes[0], allow_graceful=False)
 
     display = ActingDisplay(runs[0], 50, kill)
     assert dict(run_all(runs, engine(cluster), display)) == dict.fromkeys(runs)
@@ -106,7 +111,7 @@ def test_a_killed_driver_is_started_again(cluster: Any, tmp_path: Path) -> None:
     driver.kill()
     driver.wait()
     written = short.weights.stat().st_mtime_ns
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2000)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split()) == sorted(w for r in runs for w in (r.path.name, "None"))
     assert short.weights.stat().st_mtime_ns == written
@@ -124,7 +129,7 @@ def test_ctrl_c_lets_every_run_save(cluster: Any, tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(run_all(runs, engine(cluster), ActingDisplay(runs[0], 50, stop)))
+        list(run_all(runs, engine(cluster), ActingDisplay(runs[0], 10, stop)))
     wait_until(lambda: all(run.status == "interrupted" for run in runs))
     assert runs[0].checkpoint.exists()
 
@@ -142,10 +147,10 @@ def test_the_commands_of_the_docs(
         folder = tmp_path / str(number)
         folder.mkdir()
         words = [sys.executable, "-m", *shlex.split(command)]
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=500)
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=2000)
         assert done.returncode == 0, done.stderr
         local = [*words[: words.index("--on")], "--runs", "local-runs", "--results", "local"]
-        subprocess.run(local, cwd=folder, check=True, capture_output=True, timeout=500)
+        subprocess.run(local, cwd=folder, check=True, capture_output=True, timeout=2000)
         ends = {run.path.name: run.result for run in map(Run, folder.glob("runs/*"))}
         assert ends
         for name, result in ends.items():

@@ -27,6 +27,7 @@ class Command:
     example: ClassVar[str]
     usage: ClassVar[str | None] = None
     variadic: ClassVar[str | None] = None  # the argument that takes any number of words
+    on_several_processes: ClassVar[bool] = False  # whether torchrun may start it
     subcommands: ClassVar[Sequence[type["Command"]]] = ()
 
     def add_arguments(self, parser: Parser) -> None:

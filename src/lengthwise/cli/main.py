@@ -51,6 +51,8 @@ def run(command: Command, chosen: argparse.Namespace) -> int:
     from lengthwise.base.extensions import import_files
 
     try:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "TORCHELASTIC_RUN_ID" in os.environ:
+            check_processes(command)
         import_files(chosen.imports)
         command.run(chosen)
         return 0
@@ -70,6 +72,17 @@ def run(command: Command, chosen: argparse.Namespace) -> int:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         return refuse(f"can't read or write {error.filename or 'the output'}: {reason}")
+
+
+def check_processes(command: Command) -> None:
+    """Refuse what would do the same work in every process that torchrun started."""
+    from lengthwise.base import UsageError
+
+    if not command.on_several_processes:
+        raise UsageError(
+            f"torchrun trains one run on several processes: it can start `lengthwise train` and"
+            f" `lengthwise resume`, but not `lengthwise {command.name}`"
+        )
 
 
 def refuse(sentence: str) -> int:

@@ -13,6 +13,7 @@ class Resume(Command):
     """Go on with a run that was stopped."""
 
     name = "resume"
+    on_several_processes = True
     example = "lengthwise resume runs/my-run"
 
     def add_arguments(self, parser: Parser) -> None:

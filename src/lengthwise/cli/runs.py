@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from lengthwise.cli.arguments import add_json, add_runs
 from lengthwise.cli.command import Command, Parser, command
@@ -24,6 +25,7 @@ class Runs(Command):
         from lengthwise.training.runs import overview
 
         rows = overview(Path(chosen.runs))
+        add_states(rows)
         if chosen.json:
             print_json(rows)
             return
@@ -40,3 +42,13 @@ class Runs(Command):
             for row in rows
         ]
         print_table(["run", "status", "step", "exact match"], table)
+
+
+def add_states(rows: list[dict[str, Any]]) -> None:
+    """Ask the engines which of the runs that no process here trains are queued or running."""
+    from lengthwise.sweep import ENGINES
+
+    waiting = {Path(row["run"]): row for row in rows if row["status"] == "interrupted"}
+    for engine in ENGINES.values():
+        for path, state in engine.states(waiting).items():
+            waiting[path]["status"] = state

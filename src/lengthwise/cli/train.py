@@ -20,6 +20,7 @@ class Train(Command):
     """Train a model. Every configuration key can be set, as --key value."""
 
     name = "train"
+    on_several_processes = True
     usage = (
         "lengthwise train [CONFIG.yaml] [--KEY VALUE ...] [--keys] [--name NAME] [--runs DIR]"
         " [--again] [--import FILE]"
@@ -72,6 +73,13 @@ def print_keys(fields: Mapping[str, Any]) -> None:
 
 def finish(run: "Run", imports: list[str]) -> None:
     """Train a run to its end, and print its accuracy or how to go on."""
+    from lengthwise.training import distributed
+
+    with distributed.join(run.experiment.device.partition(":")[0]).only_first_prints():
+        train_and_print(run, imports)
+
+
+def train_and_print(run: "Run", imports: list[str]) -> None:
     from lengthwise.training import api
 
     again = "".join(f" --import {shlex.quote(name)}" for name in imports)

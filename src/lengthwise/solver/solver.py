@@ -117,10 +117,16 @@ class Solver(
             )
         return fast.logits(self.encoder, batch.tokens, batch.coordinates, batch.n_out, layers)
 
-    def training_batch(self, examples: Examples, padding: int = 0) -> TrainingBatch:
-        """Examples with their targets; `padding` adds some where the layout fits any length."""
+    def training_batch(
+        self, examples: Examples, padding: int = 0, rows: slice | None = None
+    ) -> TrainingBatch:
+        """Examples with their targets; `padding` adds some where the layout fits any length.
+
+        `rows` are all that is written, in the layout of all examples.
+        """
         layout = self.layout.fit(examples.operands, padding)
-        return TrainingBatch.of_examples(layout, examples, self.device)
+        part = examples if rows is None else examples[rows]
+        return TrainingBatch.of_examples(layout, part, self.device)
 
     def answer_logits(
         self, operands: tuple[Numbers, ...], layout: Layout, layers: int | None = None

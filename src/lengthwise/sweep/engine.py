@@ -8,8 +8,9 @@ imports it, only inside functions.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ def option(
     """A field of an engine that is an option of the command line; `repeated` makes it a list."""
     given = {"description": description, "parse": parse, "metavar": metavar}
     given["repeated"] = repeated
-    if repeated:
-        return field(default_factory=lambda: list(default), metadata=given)
     return field(default=default, metadata=given)
 
 
@@ -70,9 +69,10 @@ class Engine:
         """End what is still active, each run with a checkpoint, and release what the engine has."""
         raise NotImplementedError
 
-    def is_queued(self, run: "Run") -> bool:
-        """Whether a run waits for its turn, submitted by this process or by another one."""
-        return False
+    @classmethod
+    def states(cls, paths: Iterable[Path]) -> dict[Path, str]:
+        """Which of these runs are "queued" or "running", submitted by whatever process."""
+        return {}
 
     @classmethod
     def options(cls) -> dict[str, Mapping[str, Any]]:

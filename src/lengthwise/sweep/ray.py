@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SECONDS_OF_POLL = 0.5
 MOST_ENDS = 100  # that one poll tells of
 SECONDS_TO_STOP = 60.0
+# Of a cluster on this machine: nothing is sent anywhere, and runs have the priority of any process.
+OWN_CLUSTER = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 PATIENCE = 60.0  # seconds in which a worker of a killed driver gives up its run
 
 
@@ -62,7 +64,8 @@ class Ray(Engine):
         settings: dict[str, Any] = {"runtime_env": {"env_vars": files}, "log_to_driver": False}
         try:
             if self.address is None:
-                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+                for name, value in OWN_CLUSTER.items():
+                    os.environ.setdefault(name, value)
                 cores = max(os.cpu_count() or 1, (self.jobs or 1) * threads)
                 ray.init("local", num_cpus=cores, include_dashboard=False, **settings)
             else:

@@ -9,7 +9,7 @@ import torch
 
 from lengthwise.base import UsageError
 from lengthwise.solver import Solver
-from lengthwise.training import keys, loop, machine
+from lengthwise.training import distributed, keys, loop, machine
 from lengthwise.training.display import Display
 from lengthwise.training.experiment import Experiment
 from lengthwise.training.runs import Run, is_run
@@ -46,9 +46,11 @@ def create_run(experiment: Experiment, root: str | Path, name: str | None, again
         )
     if experiment.start_from:
         loop.find_origin(experiment)
-    run = Run.create(experiment, root, name)
-    if again:
-        run.clear()
+    group = distributed.join(torch.device(experiment.device).type)
+    with group.first_goes_first():
+        run = Run.create(experiment, root, name)
+        if again and group.leads:
+            run.clear()
     return run
 
 
@@ -56,9 +58,10 @@ def resume(run: Run | str | Path, progress: bool = True) -> Run:
     """Train a run to its end from wherever it is."""
     run = run if isinstance(run, Run) else Run(run)
     threads = torch.get_num_threads()
+    group = distributed.join(torch.device(run.experiment.device).type)
     try:
-        with Display() if progress else nullcontext() as display:
-            for state in loop.train(run):
+        with Display() if progress and group.leads else nullcontext() as display:
+            for state in loop.train(run, group):
                 if display:
                     display.show(state)
     finally:

@@ -60,6 +60,16 @@ class Journal:
         return replace(content, grows=False)
 
 
+class NoJournal(Journal):
+    """Keeps nothing: the journal of a process that doesn't write the run's directory."""
+
+    def __init__(self) -> None:
+        pass
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        pass
+
+
 def seal(record: Mapping[str, Any], sha256: "hashlib._Hash") -> bytes:
     """A record's line; `sha256` is of the lines before, and then of this one, too."""
     body = json.dumps(record).removesuffix("}").encode()

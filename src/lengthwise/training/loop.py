@@ -23,8 +23,10 @@ from lengthwise.problems.training_set import Examples, TrainingSet
 from lengthwise.solver import Solver
 from lengthwise.training import machine
 from lengthwise.training.checkpoint import State, load_checkpoint, save_checkpoint
+from lengthwise.training.distributed import ALONE, Alone
 from lengthwise.training.experiment import Experiment, TrainingConfig
 from lengthwise.training.interrupts import deferred_interrupts
+from lengthwise.training.journal import NoJournal
 from lengthwise.training.runs import Run
 from lengthwise.training.window import Window
 
@@ -43,57 +45,68 @@ class Progress:
     declined: str | None  # why PyTorch computes the run and not the C code
 
 
-def train(run: Run) -> Iterator[Progress]:
-    """Train a run to its end from wherever it is, yielding its progress after each step."""
+def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
+    """Train a run to its end from wherever it is, yielding its progress after each step.
+
+    The processes of a group train it together; the first one writes its directory.
+    """
     experiment = run.experiment
     device = machine.prepare(experiment.device, experiment.threads)
-    with run.locked(), deferred_interrupts() as interrupted:
+    with run.locked() if group.leads else nullcontext(), deferred_interrupts() as interrupted:
         run.manifest.verify()
         if run.result is not None:
-            run.clean_up()
+            if group.leads:
+                run.clean_up()
             return
-        run.forget_failure()
+        if group.leads:
+            run.forget_failure()
         state = initial_state(run, device)
         load_checkpoint(run, state)
-        metrics = run.open_metrics(state.step)
+        group.keep_first(state.window.counts)
+        metrics = run.open_metrics(state.step) if group.leads else NoJournal()
         config, steps, solver = experiment.training, experiment.steps, state.solver
         accuracy, first = run.last_accuracy(), state.step
         started = time.monotonic() - state.seconds
 
-        for batch, layers in batches(experiment, solver, state.step, data_seed(run)):
+        rows = group.rows(config.batch_size)
+        for batch, layers in batches(experiment, solver, state.step, data_seed(run), rows):
             if state.step == first:
                 reason = fast.decline_reason(solver.encoder, batch.tokens, batch.coordinates)
-                run.record_session(machine.describe(experiment.device, reason), first)
+                if group.leads:
+                    description = machine.describe(experiment.device, reason, group.size)
+                    run.record_session(description, first)
                 session_started = time.monotonic()
             rate = learning_rate(config, state.step, steps)
-            for group in state.optimizer.param_groups:
-                group["lr"] = rate
-            with model_rng(solver, experiment, state.step), autocast(experiment):
+            for parameters in state.optimizer.param_groups:
+                parameters["lr"] = rate
+            with model_rng(solver, experiment, state.step, group.rank), autocast(experiment):
                 logits = solver(batch, layers)
                 loss = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
             state.optimizer.zero_grad()
             loss.backward()
+            loss = group.average(solver, loss, len(batch.tokens) / config.batch_size)
             if config.clip:
                 torch.nn.utils.clip_grad_norm_(solver.parameters(), config.clip)
             state.optimizer.step()
             state.window.add(loss, logits, batch)
             state.step += 1
 
-            step, last, stop = state.step, state.step == steps, interrupted()
+            step, last, stop = state.step, state.step == steps, group.any(interrupted())
             log = step % config.log_every == 0 or last
             save = step % config.checkpoint_every == 0 or last or stop
             seen = {"step": step, "examples": step * config.batch_size}
             if log or save:
-                check_finite(run, state)
+                group.add_up(state.window.counts)
+                check_finite(run, state, group)
             if log:
                 metrics.append({**seen, "learning_rate": rate, **state.window.to_json()})
                 state.window.clear()
             if step % experiment.evaluation.every == 0 or last:
-                tested = evaluate_during_training(solver, experiment, step)
+                tested = evaluate_during_training(solver, experiment, step, group)
                 accuracy = {a.length: a.exact_match for a in tested}
                 metrics.append({**seen, "evaluation": [a.to_json() for a in tested]})
             state.seconds = time.monotonic() - started
-            if save:
+            if save and group.leads:
                 save_checkpoint(run, state, metrics)
             if stop:
                 raise KeyboardInterrupt
@@ -109,10 +122,12 @@ def train(run: Run) -> Iterator[Progress]:
                 reason,
             )
 
-        tested = [  # the checkpoint of the last step lets this be stopped at any block
-            measure_accuracy(solver, n, until(interrupted, final_test_set(experiment, n)))
-            for n in experiment.final_lengths
-        ]
+        tested = group.map(  # the checkpoint of the last step lets this be stopped at any block
+            lambda n: measure_accuracy(
+                solver, n, until(interrupted, final_test_set(experiment, n))
+            ),
+            experiment.final_lengths,
+        )
         result = {
             "identity": run.identity,
             "steps": steps,
@@ -121,7 +136,9 @@ def train(run: Run) -> Iterator[Progress]:
             "seconds": round(time.monotonic() - started, 1),
             "evaluation": [a.to_json() for a in tested],
         }
-        run.finish(solver, result, metrics)
+        if group.leads:
+            run.finish(solver, result, metrics)
+        group.wait()
 
 
 def initial_state(run: Run, device: torch.device) -> State:
@@ -181,9 +198,13 @@ def data_seed(run: Run) -> int:
 
 
 def batches(
-    experiment: Experiment, solver: Solver, start: int, seed: int | None = None
+    experiment: Experiment,
+    solver: Solver,
+    start: int,
+    seed: int | None = None,
+    rows: slice | None = None,
 ) -> Iterator[tuple[TrainingBatch, int]]:
-    """The batch of each step, and how often its layers are applied."""
+    """The batch of each step, or some rows of it, and how often its layers are applied."""
     seed = experiment.seed if seed is None else seed
     data = TrainingSet(experiment.task, experiment.data, seed)
     for step in range(start, experiment.steps):
@@ -191,7 +212,7 @@ def batches(
         padding = sample_padding(experiment, step)
         rng = generator(experiment.seed, "layers", step)
         layers = experiment.model.depth.sample_layers(rng, experiment.model.layers)
-        yield solver.training_batch(examples, padding), layers
+        yield solver.training_batch(examples, padding, rows), layers
 
 
 def sample_padding(experiment: Experiment, step: int) -> int:
@@ -209,12 +230,19 @@ def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def evaluate_during_training(solver: Solver, experiment: Experiment, step: int) -> list[Accuracy]:
+def evaluate_during_training(
+    solver: Solver, experiment: Experiment, step: int, group: Alone = ALONE
+) -> list[Accuracy]:
     """Every step has test sets of its own."""
     config = experiment.evaluation
-    return evaluate(
-        solver, experiment.lengths, config.examples, experiment.seed, step, config.sampling
-    )
+
+    def measure(length: int) -> Accuracy:
+        (accuracy,) = evaluate(
+            solver, [length], config.examples, experiment.seed, step, config.sampling
+        )
+        return accuracy
+
+    return group.map(measure, list(dict.fromkeys(experiment.lengths)))
 
 
 def final_test_set(experiment: Experiment, length: int) -> Iterator[Examples]:
@@ -231,7 +259,7 @@ def until(stop: Callable[[], bool], blocks: Iterator[Examples]) -> Iterator[Exam
         yield block
 
 
-def check_finite(run: Run, state: State) -> None:
+def check_finite(run: Run, state: State, group: Alone) -> None:
     """Stop a run whose loss or weights are not numbers any more, before they reach a checkpoint."""
     if not math.isfinite(state.window.loss):
         reason = f"the loss is {state.window.loss} at step {state.step}"
@@ -239,18 +267,25 @@ def check_finite(run: Run, state: State) -> None:
         reason = f"the weights are no longer finite at step {state.step}"
     else:
         return
-    run.fail(reason, state.step)
+    if group.leads:
+        run.fail(reason, state.step)
     kept = "the last checkpoint is kept, and " if run.checkpoint.exists() else ""
     raise UsageError(
         f"training of {run.path} stopped: {reason}; {kept}a smaller training.learning_rate may help"
     )
 
 
-def model_rng(solver: Solver, experiment: Experiment, step: int) -> AbstractContextManager[Any]:
-    """Dropout depends on the seed and the step only; PyTorch's global generator is left alone."""
+def model_rng(
+    solver: Solver, experiment: Experiment, step: int, rank: int = 0
+) -> AbstractContextManager[Any]:
+    """Dropout depends on the seed and the step only; PyTorch's global generator is left alone.
+
+    Each process of a group has masks of its own, for other rows.
+    """
     if not solver.encoder.random:
         return nullcontext()
-    return seeded(int(generator(experiment.seed, "dropout", step).integers(2**62)))
+    purpose = ("dropout", step, rank) if rank else ("dropout", step)
+    return seeded(int(generator(experiment.seed, *purpose).integers(2**62)))
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def keep_memory() -> None:
         libc.mallopt(option, 1 << 30)
 
 
-def describe(device: str, declined: str | None = None) -> dict[str, Any]:
+def describe(device: str, declined: str | None = None, processes: int = 1) -> dict[str, Any]:
     """Versions, commit and machine, to keep with a run; `declined` is why PyTorch computes it."""
     return {
         "lengthwise": version("lengthwise"),
@@ -73,6 +73,7 @@ def describe(device: str, declined: str | None = None) -> dict[str, Any]:
         "processor": processor(),
         "cores": os.cpu_count(),
         "computed by": "C" if declined is None else f"PyTorch: {declined}",
+        **({"processes": processes} if processes > 1 else {}),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
     }
 

@@ -1,0 +1,270 @@
+"""The engine of SLURM: a sweep is one job array, and a job goes on from its run's directory.
+
+A job is a line of a file: which run, on which device, with how many threads. Nothing is pickled, so
+a job that SLURM starts again, a week later or on another node, knows only what the directory says.
+"""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING, Any
+
+from lengthwise.sweep.engine import End, Engine, engine, option
+from lengthwise.sweep.follow import Follower
+from lengthwise.sweep.work import train_run
+
+if TYPE_CHECKING:
+    from lengthwise.training.loop import Progress
+    from lengthwise.training.runs import Run
+
+JOB = "job.json"  # in a run's directory: the job that trains it
+FOLDER = ".slurm"  # beside the runs: lists of runs, and the logs of jobs
+SECONDS_OF_POLL = 1.0
+SECONDS_BETWEEN_QUESTIONS = 5.0  # to slurmctld, which many users ask
+SECONDS_FOR_FILES = 60.0  # until files of another node show up on slow shared storage
+PATIENCE = 120.0  # seconds in which a job that SLURM gave up leaves its run
+WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
+TRAINING = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+LOST = {"TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "unknown"}  # submitted again
+
+
+@engine("slurm")
+@dataclass
+class Slurm(Engine):
+    """SLURM: one job array for a sweep; its jobs are requeued, and go on from their runs."""
+
+    partition: str | None = option(None, "partition of the jobs", metavar="NAME")
+    time: str | None = option(
+        None, "time limit of a job, after which it goes on in another one", metavar="LIMIT"
+    )
+    notice: int = option(
+        120, "seconds before the time limit at which a job saves (default: 120)", int, "SECONDS"
+    )
+    retries: int = option(
+        3, "how often a run whose job was lost is submitted again (default: 3)", int, "NUMBER"
+    )
+    set: Sequence[str] = option(
+        (), "any other option of sbatch, such as account=lab", metavar="KEY=VALUE", repeated=True
+    )
+    active: dict[str, "Run"] = field(default_factory=dict, init=False)  # by job, such as 12_3
+    attempts: dict[Path, int] = field(default_factory=dict, init=False)
+    missing: dict[str, float] = field(default_factory=dict, init=False)  # ended, result not seen
+    follower: Follower = field(default_factory=Follower, init=False)
+    asked: float = field(default=0.0, init=False)
+
+    def check(self, runs: Sequence["Run"]) -> None:
+        from lengthwise.base import UsageError
+
+        if which("sbatch") is None:
+            raise UsageError("--on slurm needs SLURM's commands, but there is no sbatch here")
+        for text in self.set:
+            if not text.partition("=")[0].strip("-"):
+                raise UsageError(f"--slurm-set is {text!r}, but it should be as in account=lab")
+        call("sinfo", "--noheader")
+
+    def room(self, active: int) -> float:
+        return float("inf")  # the array itself has a limit of tasks at a time
+
+    def submit(self, runs: Sequence["Run"]) -> None:
+        """Submit the runs that no job of an earlier command has."""
+        self.follower.add(runs)
+        states = job_states()
+        groups: dict[tuple[str, int], list[Run]] = {}
+        for run in runs:
+            job = read_job(run.path)
+            if job is not None and states.get(job) in WAITING | TRAINING:
+                self.active[job] = run
+            else:
+                key = (run.experiment.device, run.experiment.threads)
+                groups.setdefault(key, []).append(run)
+        size = most_tasks()
+        for (device, threads), group in groups.items():
+            for start in range(0, len(group), size):
+                self.submit_array(group[start : start + size], device, threads)
+
+    def submit_array(self, runs: Sequence["Run"], device: str, threads: int) -> None:
+        from lengthwise.base.files import write_atomically, write_json
+
+        folder = runs[0].path.parent.resolve() / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        tasks = [[str(run.path.resolve()), device, threads] for run in runs]
+        file = folder / f"{time.time_ns()}.json"
+        write_atomically(file, json.dumps(tasks).encode())
+        script = self.script(file, len(runs), device, threads)
+        array = call("sbatch", "--parsable", text=script).strip().partition(";")[0]
+        for number, run in enumerate(runs):
+            job = f"{array}_{number}"
+            log = folder / f"{job}.log"
+            write_json(run.path / JOB, {"engine": self.name, "job": job, "log": str(log)})
+            self.active[job] = run
+
+    def script(self, file: Path, count: int, device: str, threads: int) -> str:
+        """What sbatch gets; `exec` lets the notice of the time limit reach Python itself."""
+        limit = "" if self.jobs is None else f"%{self.jobs}"
+        options = {
+            "job-name": "lengthwise",
+            "array": f"0-{count - 1}{limit}",
+            "output": f"{file.parent}/%A_%a.log",
+            "open-mode": "append",
+            "requeue": None,
+            "signal": f"B:USR1@{self.notice}",
+            "ntasks": 1,
+            "cpus-per-task": threads,
+            **({"gpus": 1} if device.startswith("cuda") else {}),
+            **({"partition": self.partition} if self.partition else {}),
+            **({"time": self.time} if self.time else {}),
+        }
+        for text in self.set:
+            key, equals, value = text.lstrip("-").partition("=")
+            options[key] = value if equals else None
+        lines = [f"#SBATCH --{k}" + ("" if v is None else f"={v}") for k, v in options.items()]
+        code = f"from lengthwise.sweep.slurm import work; work({str(file)!r})"
+        command = shlex.join([sys.executable, "-c", code])
+        return "\n".join(["#!/bin/sh", *lines, f"exec {command}", ""])
+
+    def poll(self) -> Iterator["Progress | End"]:
+        time.sleep(SECONDS_OF_POLL)
+        yield from self.follower.look()
+        if time.monotonic() - self.asked < SECONDS_BETWEEN_QUESTIONS:
+            return
+        self.asked = time.monotonic()
+        try:
+            states = job_states()
+        except OSError:  # slurmctld is out of reach; the jobs don't need it
+            return
+        for job, run in list(self.active.items()):
+            state = states.get(job, "unknown")
+            if state in WAITING | TRAINING:
+                continue
+            if run.result is None and self.may_be_late(job, state):
+                continue
+            del self.active[job]
+            if run.result is None and self.try_again(run, state):
+                continue
+            yield from self.follower.end(run)
+            yield End(run, None if run.result is not None else describe_end(run, job, state))
+
+    def may_be_late(self, job: str, state: str) -> bool:
+        """Whether a job ended well, but its files may not have shown up here yet."""
+        first = self.missing.setdefault(job, time.monotonic())
+        return state == "COMPLETED" and time.monotonic() - first < SECONDS_FOR_FILES
+
+    def try_again(self, run: "Run", state: str) -> bool:
+        """Submit a run again whose job was lost, if it is worth it."""
+        attempts = self.attempts[run.path] = self.attempts.get(run.path, 0) + 1
+        if state not in LOST or attempts > self.retries:
+            return False
+        self.submit([run])
+        return True
+
+    def stop(self) -> None:
+        jobs = list(self.active)
+        for start in range(0, len(jobs), 500):
+            call("scancel", *jobs[start : start + 500])
+        self.active.clear()
+
+    @classmethod
+    def states(cls, paths: Iterable[Path]) -> dict[Path, str]:
+        jobs = {path: job for path in paths if (job := read_job(path)) is not None}
+        if not jobs or which("squeue") is None:
+            return {}
+        try:
+            states = job_states()
+        except OSError:
+            return {}
+        names = {**dict.fromkeys(WAITING, "queued"), **dict.fromkeys(TRAINING, "running")}
+        found = {path: names.get(states.get(job, "")) for path, job in jobs.items()}
+        return {path: state for path, state in found.items() if state}
+
+
+class SlurmError(OSError):
+    """A command of SLURM failed."""
+
+
+def call(*words: str, text: str = "") -> str:
+    """What a command of SLURM prints; if it fails, its own sentence is the reason."""
+    from lengthwise.base import UsageError
+
+    done = subprocess.run(words, input=text, capture_output=True, text=True)
+    if done.returncode:
+        reason = " ".join(done.stderr.split())
+        raise UsageError(f"SLURM refuses `{words[0]}`: {reason}")
+    return done.stdout
+
+
+def job_states() -> dict[str, str]:
+    """The states of all jobs of this user that slurmctld still knows, by job."""
+    words = ["squeue", "--me", "--noheader", "--array", "--states=all", "--format=%i|%T"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise SlurmError(" ".join(done.stderr.split()))
+    pairs = (line.strip().partition("|") for line in done.stdout.splitlines())
+    return {job: state for job, _, state in pairs}
+
+
+def most_tasks() -> int:
+    """How many tasks an array can have here."""
+    for line in call("scontrol", "show", "config").splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "MaxArraySize":
+            return max(1, int(value) - 1)
+    return 1000
+
+
+def read_job(path: Path) -> str | None:
+    """The job that a run was given last."""
+    try:
+        fields = json.loads((path / JOB).read_text())
+        return str(fields["job"]) if fields["engine"] == "slurm" else None
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def describe_end(run: "Run", job: str, state: str) -> str:
+    """Why a job did not finish its run: the last line of its log, or its state."""
+    log = run.path.parent.resolve() / FOLDER / f"{job}.log"
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    if state in ("FAILED", "COMPLETED") and last:
+        return last
+    return f"its job {job} ended as {state}" + (f" (its log is {log})" if last else "")
+
+
+def work(file: str) -> None:
+    """Train the run of this task. Before its time limit the job saves, and SLURM requeues it."""
+    at_limit = False
+
+    def take_notice(number: int, frame: Any) -> None:
+        nonlocal at_limit
+        at_limit = True
+        signal.raise_signal(signal.SIGTERM)  # the training loop saves, and stops
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGUSR1, take_notice)
+    array, number = os.environ["SLURM_ARRAY_JOB_ID"], os.environ["SLURM_ARRAY_TASK_ID"]
+    path, device, threads = json.loads(Path(file).read_text())[int(number)]
+    before = checkpoint_time(path)
+    try:
+        reason = train_run(path, device, threads, patience=PATIENCE)
+    except KeyboardInterrupt:
+        if at_limit and checkpoint_time(path) == before:
+            sys.exit("its time limit is too short: no step was trained before the notice of it")
+        if at_limit:
+            subprocess.run(["scontrol", "requeue", f"{array}_{number}"], check=True)
+        sys.exit("saved" if at_limit else "stopped")
+    if reason:
+        sys.exit(reason)
+
+
+def checkpoint_time(run: str) -> int:
+    """When a run's checkpoint was written; 0 if it has none."""
+    path = Path(run) / "checkpoint.safetensors"
+    return path.stat().st_mtime_ns if path.exists() else 0
