@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from lengthwise.base import UsageError
 
-A, B = TypeVar("A"), TypeVar("B")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class Alone:
