@@ -15,7 +15,7 @@ from slurm_here import free_port
 from test_resume import advance
 
 from lengthwise.base import UsageError
-from lengthwise.base.files import load_tensors, read_json
+from lengthwise.base.files import read_json
 from lengthwise.cli.main import main
 from lengthwise.training import keys
 from lengthwise.training.distributed import ALONE, Group
@@ -51,7 +51,7 @@ def start(*words: str) -> subprocess.Popen[str]:
 
 def assert_close(run: Run, other: Run) -> None:
     """The same to rounding: weights, losses, and how many answers were right."""
-    own, others = (load_tensors(r.weights)[0] for r in (run, other))
+    own, others = (r.load().state_dict() for r in (run, other))
     assert own.keys() == others.keys()
     for name, tensor in own.items():
         if name.endswith("attention.key.bias"):
