@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 CODE := src tests bench examples
 
-.PHONY: demo test test-slow test-ray test-slurm test-sanitizers bench bench-examples format clean
+.PHONY: demo test test-slow test-ray test-slurm test-sanitizers bench bench-examples bench-cluster bench-large format clean
 
 demo: .venv/ready
 	$(BIN)/lengthwise demo
@@ -40,6 +40,12 @@ bench: .venv/ready
 
 bench-examples: .venv/ready
 	$(BIN)/python bench/examples.py
+
+# Engines against the local one, and two processes against one; leave the machine alone meanwhile.
+# `bench-large` is a sweep of 10,000 runs that sleep.
+bench-cluster bench-large: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[ray]"
+	$(BIN)/python bench/$(@:bench-%=%).py
 
 format: .venv/ready
 	$(BIN)/ruff check --fix $(CODE)

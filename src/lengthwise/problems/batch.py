@@ -51,4 +51,7 @@ class TrainingBatch(Batch):
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:
-    return torch.from_numpy(array).to(device, non_blocking=True)
+    tensor = torch.from_numpy(array)
+    if device.type == "cuda":  # only from pinned memory is the copy not waited for
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)

@@ -1,10 +1,10 @@
 """The engine of a Ray cluster: a run is a task, and Ray decides where it is trained."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lengthwise.sweep.engine import End, Engine, engine, option
 from lengthwise.sweep.follow import Follower
@@ -27,6 +27,7 @@ PATIENCE = 60.0  # seconds in which a worker of a killed driver gives up its run
 class Ray(Engine):
     """A Ray cluster, or one that is started on this machine (the extra `ray`)."""
 
+    work: ClassVar[Callable[..., str | None]] = staticmethod(train_run)
     address: str | None = option(
         None, "address of the cluster, or auto (default: start one here)", metavar="ADDRESS"
     )
@@ -88,7 +89,7 @@ class Ray(Engine):
         import ray
 
         on_gpu = device.startswith("cuda")
-        return ray.remote(train_run).options(
+        return ray.remote(self.work).options(
             num_cpus=threads if self.cpus is None else self.cpus,
             num_gpus=(1 if on_gpu else 0) if self.gpus is None else self.gpus,
             max_retries=self.retries,

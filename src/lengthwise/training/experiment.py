@@ -99,6 +99,7 @@ class Experiment(Config):
         "float32", description="bfloat16 is PyTorch's autocast"
     )
     device: str = Field("cpu", description="cpu, cuda or mps")
+    compile: bool = Field(False, description="let torch.compile compile the encoder, for GPUs")
     threads: int = Field(1, ge=1, description="CPU threads")
 
     @model_validator(mode="after")

@@ -27,8 +27,11 @@ from lengthwise.training.distributed import ALONE, Alone
 from lengthwise.training.experiment import Experiment, TrainingConfig
 from lengthwise.training.interrupts import deferred_interrupts
 from lengthwise.training.journal import NoJournal
+from lengthwise.training.prefetch import draw_ahead
 from lengthwise.training.runs import Run
 from lengthwise.training.window import Window
+
+BATCHES_AHEAD = {"cpu": 0, "cuda": 3, "mps": 3}  # on a CPU, drawing them takes what it saves
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Progress:
     run: str
     step: int
     steps: int
-    loss: float
+    loss: float  # of the last step, or on a GPU of the last recorded one
     accuracy: dict[int, float]  # exact match by length, of the last evaluation
     examples_per_second: float
     seconds_left: float
@@ -69,13 +72,15 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
         started = time.monotonic() - state.seconds
 
         rows = group.rows(config.batch_size)
-        for batch, layers in batches(experiment, solver, state.step, data_seed(run), rows):
+        drawn = batches(experiment, solver, state.step, data_seed(run), rows)
+        for batch, layers in draw_ahead(drawn, BATCHES_AHEAD[device.type]):
             if state.step == first:
                 reason = fast.decline_reason(solver.encoder, batch.tokens, batch.coordinates)
                 if group.leads:
                     description = machine.describe(experiment.device, reason, group.size)
                     run.record_session(description, first)
                 session_started = time.monotonic()
+                shown_loss = math.nan
             rate = learning_rate(config, state.step, steps)
             for parameters in state.optimizer.param_groups:
                 parameters["lr"] = rate
@@ -110,12 +115,14 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
                 save_checkpoint(run, state, metrics)
             if stop:
                 raise KeyboardInterrupt
+            if log or device.type == "cpu":  # to ask a GPU at every step would make it wait
+                shown_loss = loss.item()
             pace = (time.monotonic() - session_started) / (step - first)
             yield Progress(
                 run.path.name,
                 step,
                 steps,
-                loss.item(),
+                shown_loss,
                 accuracy,
                 config.batch_size / pace,
                 pace * (steps - step),
@@ -151,6 +158,8 @@ def initial_state(run: Run, device: torch.device) -> State:
         )
     solver = experiment.build() if resumed else initial_solver(experiment)
     solver = solver.to(device).train()
+    if experiment.compile:
+        solver.encoder.compile()
     config = experiment.training
     optimizer = config.optimizer.build(solver, config.betas, config.weight_decay)
     return State(solver, optimizer, Window(experiment.training_layout().n_out, device))

@@ -34,7 +34,8 @@ class AdamWChoice(Optimizer):
             model.parameters(), betas=betas, weight_decay=weight_decay, fused=True
         )
         for parameter in model.parameters():
-            optimizer.state[parameter] = {"step": torch.zeros(()), **moments(parameter)}
+            step = torch.zeros((), device=parameter.device)  # where the fused kernel looks for it
+            optimizer.state[parameter] = {"step": step, **moments(parameter)}
         return optimizer
 
 

@@ -1,0 +1,111 @@
+"""Engines against the local one, and two processes against one: `make bench-cluster`.
+
+It prints ratios, each of times measured one after the other on this machine. Leave it alone
+meanwhile. SLURM is measured where `sbatch` is found (`python tests/slurm_here.py DIR`).
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lengthwise.sweep import Engine, build_engine, run_all
+from lengthwise.sweep.ray import OWN_CLUSTER
+from lengthwise.training import keys
+from lengthwise.training.display import Display
+from lengthwise.training.runs import Run
+
+SHORT = {"model.preset": "tiny", "training.steps": 20, "evaluation.final_examples": 50}
+LONG = {"model.preset": "cpu", "training.steps": 400, "evaluation.final_examples": 50}
+BASE: dict[str, Any] = {
+    "model.preset": "base",
+    "training.batch_size": 32,
+    "evaluation.final_examples": 50,
+}
+    "model.preset": "base",
+    "training.batch_size": 32,
+    "evaluation.final_examples": 50,
+}
+BASE_STEPS = 60, 10  # of the run, and of the start that is left out
+RUNS = 16
+
+
+def sweep_seconds(engine: Engine, settings: dict[str, Any], count: int) -> float:
+    """How long a sweep takes once its workers have started, which the first runs do."""
+    display = Display(console=Console(file=open(os.devnull, "w")))  # noqa: SIM115
+    with tempfile.TemporaryDirectory() as folder:
+        runs = create(settings, range(count), Path(folder))
+        warm_up = create(SHORT, range(count, count + 2), Path(folder))
+        started = 0.0
+        for number, (_, reason) in enumerate(run_all([*warm_up, *runs], engine, display), 1):
+            assert reason is None, reason
+            if number == len(warm_up):
+                started = time.monotonic()
+        return time.monotonic() - started
+
+
+def create(settings: dict[str, Any], seeds: Sequence[int], root: Path) -> list[Run]:
+    return [Run.create(keys.load(None, {**settings, "seed": seed}), root) for seed in seeds]
+
+
+def two_nodes_seconds(settings: dict[str, Any], count: int) -> float:
+    """The same on a Ray cluster of two nodes of one core."""
+    from ray.cluster_utils import Cluster
+
+    os.environ |= OWN_CLUSTER
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    try:
+        engine = build_engine("ray", None, {"ray": {"address": cluster.address}})
+        return sweep_seconds(engine, settings, count)
+    finally:
+        cluster.shutdown()
+
+
+def examples_per_second(processes: int) -> float:
+    """The speed of one run at Base on some processes of one thread, between two of its records."""
+    steps, first = BASE_STEPS
+    words = [f"--{key}={value}" for key, value in BASE.items()]
+    words += [f"--training.steps={steps}", f"--training.log_every={first}", "--name", "run"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*torchrun, "--master-port", port, "-m", "lengthwise", "train", *words]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
+        times: list[float] = []
+        metrics = Path(folder) / "runs" / "run" / "metrics.jsonl"
+        while process.poll() is None and len(times) < steps // first:
+            time.sleep(0.01)
+            lines = metrics.read_text().count('"learning_rate"') if metrics.exists() else 0
+            times += [time.monotonic()] * (lines - len(times))
+        process.wait()
+    return (steps - first) * BASE["training.batch_size"] / (times[-1] - times[0])
+
+
+def main() -> None:
+    local = sweep_seconds(build_engine("local", 2), SHORT, RUNS)
+    print(f"local: {1000 * local / RUNS:.0f} ms for a run of {SHORT['training.steps']} steps")
+    for name in ["ray", *(["slurm"] if shutil.which("sbatch") else [])]:
+        other = sweep_seconds(build_engine(name, 2), SHORT, RUNS)
+        print(f"{name} against local, time of a short run: {other / local:.2f}")
+    ratio = sweep_seconds(build_engine("local", 2), LONG, 8) / two_nodes_seconds(LONG, 8)
+    print(f"two Ray nodes of one core against one machine of two, speed: {ratio:.2f}")
+    ratio = examples_per_second(2) / examples_per_second(1)
+    print(f"two processes of torchrun against one at Base, speed: {ratio:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""A sweep of 10,000 runs on Ray, whose training is a stand-in that sleeps: `make bench-large`.
+
+One task in a hundred kills its worker. It prints what the driver needs for a run, in time and in
+memory, and how long `lengthwise runs` and `lengthwise paper report` take with so many directories.
+"""
+
+import argparse
+import hashlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lengthwise.base.files import to_json
+from lengthwise.sweep import run_all
+from lengthwise.sweep.ray import Ray
+from lengthwise.training import keys
+from lengthwise.training.display import Display
+from lengthwise.training.runs import RESULT, Run
+
+SECONDS = 0.02  # of sleep, instead of training
+SETTINGS = {"model.preset": "tiny", "training.steps": 1}
+
+
+def sleep(path: str, device: str, threads: int, patience: float) -> str | None:
+    """Instead of `train_run`: sleep, and finish the run; the first attempt of some is killed."""
+    run = Run(path)
+    with run.locked(patience):
+        if run.result is not None:
+            return None
+        attempts = run.path / "attempts"
+        with open(attempts, "a") as file:
+            file.write("x")
+        time.sleep(SECONDS)
+        if is_doomed(run) and attempts.stat().st_size == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        run.write({RESULT: to_json({"identity": run.identity, "evaluation": []})})
+    return None
+
+
+class SleepingRay(Ray):
+    """Ray, with the stand-in for training."""
+
+    work = staticmethod(sleep)
+
+
+def is_doomed(run: Run) -> bool:
+    return int(hashlib.sha256(run.path.name.encode()).hexdigest(), 16) % 100 == 0
+
+
+def measure(count: int, root: Path, jobs: int) -> dict[str, Any]:
+    runs, created = timed(lambda: [create(seed, root) for seed in range(count)])
+    engine = SleepingRay(jobs)
+    engine.check(runs)  # starts Ray, which is not part of the time of a run
+    before = memory()
+    display = Display(console=Console(file=open(os.devnull, "w")))  # noqa: SIM115
+    ends, swept = timed(lambda: list(run_all(runs, engine, display)))
+    attempts = {run.path: (run.path / "attempts").stat().st_size for run in runs}
+    doomed = {run.path for run in runs if is_doomed(run)}
+    again = {path for path, n in attempts.items() if n > 1}
+    assert all(reason is None for _, reason in ends), next(end for end in ends if end[1])
+    assert len({run.path for run, _ in ends}) == len(ends) == count
+    assert again == doomed, "a run was trained twice without reason"
+    _, listed = timed(lambda: command("runs", "--runs", str(root), "--json"))
+    report = ("paper", "report", "--scale", "smoke", "--results", str(root.parent / "results"))
+    _, reported = timed(lambda: command(*report, "--runs", str(root)))
+    return {
+        "runs": count,
+        "killed workers": len(doomed),
+        "lost runs": 0,
+        "jobs": jobs,
+        "creation, ms a run": 1000 * created / count,
+        "sweep, seconds": swept,
+        "sweep, ms a run beyond its sleep": 1000 * (swept - count * SECONDS / jobs) / count,
+        "driver's memory before, MB": before,
+        "driver's memory after, MB": memory(),
+        "lengthwise runs, seconds": listed,
+        "paper report, seconds": reported,
+    }
+
+
+def create(seed: int, root: Path) -> Run:
+    return Run.create(keys.load(None, {**SETTINGS, "seed": seed}), root)
+
+
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    started = time.monotonic()
+    return function(), time.monotonic() - started
+
+
+def memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def command(*words: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "lengthwise", *words], check=True, stdout=subprocess.DEVNULL
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(chosen.runs, Path(folder) / "runs", chosen.jobs)
+    for name, value in found.items():
+        print(f"{name:<36} {value:,.1f}" if isinstance(value, float) else f"{name:<36} {value:,}")
