@@ -30,10 +30,6 @@ BASE: dict[str, Any] = {
     "training.batch_size": 32,
     "evaluation.final_examples": 50,
 }
-    "model.preset": "base",
-    "training.batch_size": 32,
-    "evaluation.final_examples": 50,
-}
 BASE_STEPS = 60, 10  # of the run, and of the start that is left out
 RUNS = 16
 
