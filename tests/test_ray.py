@@ -34,19 +34,30 @@ for run, reason in run_all([Run(path) for path in paths], engine, Display()):
 """
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+# A machine that is busy with other things starts processes slowly.
+SLOW_MACHINE = {
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "300",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
     """A head without cores, which nothing is trained on, and two nodes of one core."""
     from ray.cluster_utils import Cluster
 
-    for name, value in OWN_CLUSTER.items():
-        monkeypatch.setenv(name, value)
-    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    cluster.own_nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-    cluster.wait_for_nodes()
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**OWN_CLUSTER, **SLOW_MACHINE}.items():
+            patch.setenv(name, value)
+        head = {"num_cpus": 0, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        for _ in range(2):
+            cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes(300)
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
 
 
 def engine(cluster: Any) -> Any:
@@ -93,11 +104,14 @@ def test_the_runs_of_a_killed_node_go_on_elsewhere(cluster: Any, tmp_path: Path)
 
     def kill() -> None:
         wait_until(lambda: all(run.checkpoint.exists() for run in runs))
-        cluster.remove_node(cluster.own_nodes[0], allow_graceful=False)
+        _, node, _ = cluster.list_all_nodes()  # behind the head
+        cluster.remove_node(node, allow_graceful=False)
 
     display = ActingDisplay(runs[0], 50, kill)
     assert dict(run_all(runs, engine(cluster), display)) == dict.fromkeys(runs)
     assert display.acted
+    cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes(300)
     assert sorted(len(sessions(run)) for run in runs) == [1, 2]
     assert_same_as_here(runs, tmp_path / "here")
 
