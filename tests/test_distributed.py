@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -123,3 +124,16 @@ def test_torchrun_trains_one_run_only(
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     assert main(["runs"]) == 2
     assert "but not `lengthwise runs`" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_docs(tmp_path: Path) -> None:
+    from test_docs import DOCS, commands
+
+    ours = [c for c in commands(DOCS / "cluster.md", elsewhere=True) if c.startswith("torchrun")]
+    assert len(ours) >= 2
+    for command in ours:
+        words = [*TORCHRUN[:3], "--master-port", str(free_port()), *shlex.split(command)[1:]]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, done.stderr
+    assert Run(tmp_path / "runs" / "both").result is not None

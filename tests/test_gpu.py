@@ -1,13 +1,14 @@
-"""Batches drawn ahead are the same ones; errors and an early end pass through the thread."""
+"""What training does for GPUs, as far as it can be tested without one."""
 
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from test_resume import outcome, small
 
-from lengthwise.training import loop
+from lengthwise.training import keys, loop
 from lengthwise.training.loop import train
 from lengthwise.training.prefetch import draw_ahead
 
@@ -47,3 +48,21 @@ def test_an_error_reaches_whoever_asks() -> None:
     assert next(items) == 1
     with pytest.raises(ValueError, match="no more"):
         next(items)
+
+
+def test_compiling_is_no_part_of_the_identity(tmp_path: Path) -> None:
+    plain, compiled = (keys.load(None, {"compile": compile}) for compile in (False, True))
+    assert plain.identity() == compiled.identity()
+
+
+@pytest.mark.slow
+def test_a_compiled_encoder_trains_alike(tmp_path: Path) -> None:
+    plain, compiled = (small(tmp_path, name) for name in ("plain", "compiled"))
+    compiled.experiment = compiled.experiment.model_copy(update={"compile": True})
+    list(train(plain))
+    (*_, last) = train(compiled)
+    assert last.declined is not None  # PyTorch computes it, not the C code
+    for name, tensor in plain.load().state_dict().items():
+        if not name.endswith("key.bias"):  # whose gradient is rounding only
+            other = compiled.load().state_dict()[name]
+            torch.testing.assert_close(other, tensor, rtol=0, atol=1e-4, msg=name)
