@@ -145,6 +145,7 @@ CHANGES: dict[str, Any] = {
 }
 UNIMPORTANT = {
     "device": "cuda",
+    "compile": True,
     "threads": 2,
     "model.preset": "cpu",
     "training.checkpoint_every": 7,
