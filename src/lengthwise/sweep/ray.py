@@ -72,9 +72,10 @@ class Ray(Engine):
             else:
                 ray.init(self.address, **settings)
             self.connected = True
-        except ConnectionError as error:
+        except Exception as error:  # Ray raises many kinds
             reason = str(error).strip().partition("\n")[0]
-            raise UsageError(f"can't join the Ray cluster {self.address}: {reason}") from None
+            action = "start Ray here" if self.address is None else f"join Ray at {self.address}"
+            raise UsageError(f"can't {action}: {reason}") from None
 
     def submit(self, runs: Sequence["Run"]) -> None:
         self.follower.add(runs)
