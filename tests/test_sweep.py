@@ -4,11 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from many_runs import wait_until
 
 from lengthwise.base import UsageError
 from lengthwise.sweep import ENGINES, Local, build_engine, find_engine, local, run_all
@@ -108,13 +108,6 @@ def started(run: Run) -> bool:
     """Whether a run has trained some steps."""
     metrics = run.path / "metrics.jsonl"
     return metrics.exists() and metrics.stat().st_size > 0
-
-
-def wait_until(condition: Any, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_killed_worker_is_noticed_while_others_go_on(
