@@ -70,7 +70,8 @@ LARGE: Overrides = {
     "model.heads": 8,
     "training.learning_rate": 5e-4,
 }
-# Muon carries sums further than the paper's AdamW within the same budget (`beyond-optimizer`).
+# One seed's trials suggested Muon for sums. Three seeds show no clear lead over AdamW yet
+# (docs/notebook.md); `beyond-optimizer` compares the two.
 SUMS = Recipe(320_000, {**SMALL, "training.optimizer": "muon"}, LARGE)
 # AdamW is slow to learn products in domain: after 3 million examples of 5 × 3 it had 13 % right,
 # Muon 87 % (docs/notebook.md).

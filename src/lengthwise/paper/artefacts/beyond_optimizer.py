@@ -50,8 +50,8 @@ class BeyondOptimizer(Artefact):
         "The paper trains with AdamW. Muon replaces the update of every matrix in the layers by the"
         " nearest orthogonal matrix; embeddings, norms and biases keep AdamW. All else is equal:"
         " budget, learning rate, model, seeds.",
-        "At cpu scale the paper's tables of sums and products are trained with Muon. Trials that"
-        " looked at the tested lengths suggested it, so its lead here is no surprise.",
+        "At cpu scale the paper's tables of sums and products are trained with Muon, because trials"
+        " with one seed that looked at the tested lengths suggested it.",
     )
 
     def conditions(self, scale: ScaleName) -> dict[str, Overrides]:
