@@ -29,6 +29,7 @@ class Command:
     variadic: ClassVar[str | None] = None  # the argument that takes any number of words
     on_several_processes: ClassVar[bool] = False  # whether torchrun may start it
     subcommands: ClassVar[Sequence[type["Command"]]] = ()
+    needs_subcommand: ClassVar[bool] = True  # where there are some
 
     def add_arguments(self, parser: Parser) -> None:
         """Define the command's arguments."""
@@ -73,11 +74,14 @@ def add_command(cls: type[Command], parsers: Any) -> None:
     )
     if cls.subcommands:
         inner = parser.add_subparsers(
-            title="commands", metavar="|".join(c.name for c in cls.subcommands), required=True
+            title="commands",
+            metavar="|".join(c.name for c in cls.subcommands),
+            required=cls.needs_subcommand,
         )
         for subcommand in cls.subcommands:
             add_command(subcommand, inner)
-        return
+        if cls.needs_subcommand:
+            return
     parser.set_defaults(command=own, parser=parser)
     parser.add_argument(
         "--import",

@@ -1,15 +1,13 @@
 """Makes a length record: trains its models, measures them, and writes the results."""
 
-import os
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from lengthwise.arithmetic.tasks import Addition
 from lengthwise.base import UsageError
 from lengthwise.base.extensions import import_files
 from lengthwise.base.files import to_json, write_atomically, write_json, writing
+from lengthwise.base.processes import end_with_parent
 from lengthwise.evaluation.accuracy import evaluate
 from lengthwise.evaluation.stress import CASES, stress
 from lengthwise.frontier.page import draw, page
@@ -86,17 +85,6 @@ def train_all(runs: dict[tuple[str, int], Run], engine: Engine, display: Display
     for run, failure in run_all(list(distinct.values()), engine, display):
         if failure:
             raise UsageError(f"{run.path} failed: {failure}")
-
-
-def end_with_parent() -> None:
-    """End this process when its parent is killed."""
-
-    def watch() -> None:
-        if (parent := parent_process()) is not None:
-            parent.join()
-            os._exit(1)
-
-    Thread(target=watch, daemon=True).start()
 
 
 def load(trial: Trial, run: Run) -> Solver:

@@ -1,0 +1,131 @@
+"""One HTML file with models inside, which computes in the browser and fetches nothing."""
+
+import base64
+import html
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lengthwise.base import UsageError
+from lengthwise.training.files import write_atomically
+from lengthwise.training.runs import Run
+
+STATIC = Path(__file__).parent / "static"
+MEDIA = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+}
+# What the forward pass in JavaScript computes.
+TASKS = ("addition", "elementwise-addition", "modular-addition", "multiplication",
+         "modular-multiplication")  # fmt: skip
+LAYOUTS = ("paper", "compact", "fitted")
+POSITIONS = ("none", "absolute", "relative-key", "relative-key-query", "relative-bias")
+ATTENTIONS = ("full", "local", "positional")
+DEPTHS = ("fixed", "until-stable")
+MOST_MODELS = 4
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' blob:; worker-src blob:;"
+    " style-src 'unsafe-inline'; img-src data:"
+)
+IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
+Json = dict[str, Any]
+
+
+def export(runs: Sequence[Run], out: Path) -> int:
+    """Write one file with the models of these runs; returns its size in bytes."""
+    if len(runs) > MOST_MODELS:
+        raise UsageError(f"a file holds up to {MOST_MODELS} models, not {len(runs)}")
+    models = [describe_model(run) for run in runs]
+    content = render(models).encode()
+    write_atomically(out, content)
+    return len(content)
+
+
+def describe_model(run: Run) -> Json:
+    """A model as the JavaScript reads it: its configuration, and its weights in base64."""
+    check_support(run)
+    solver, experiment = run.load(), run.experiment
+    encoder, layout = solver.encoder, solver.layout
+    tensors = encoder.state_dict()
+    flat = np.concatenate([tensor.numpy().ravel() for tensor in tensors.values()])
+    if not np.isfinite(flat).all():
+        raise UsageError(f"the weights of {run.path} are not finite numbers")
+    result = run.result or {"evaluation": []}
+    kept = ("length", "examples", "exact_match", "low", "high")
+    return {
+        "name": run.path.name,
+        "task": experiment.task.model_dump(mode="json"),
+        "symbol": experiment.task.symbol,
+        "layout": experiment.layout.model_dump(mode="json"),
+        "digits": experiment.data.test_digits,
+        "trainDigits": experiment.data.train_digits,
+        "vocabulary": list(layout.vocabulary),
+        "operands": layout.n_operands,
+        "maxLength": layout.length,
+        "config": experiment.model.model_dump(mode="json"),
+        "parameters": sum(p.numel() for p in encoder.parameters()),
+        "accuracy": [{key: a[key] for key in kept} for a in result["evaluation"]],
+        "tensors": [[name, tensor.numel()] for name, tensor in tensors.items()],
+        "weights": base64.b64encode(flat.astype("<f4").tobytes()).decode(),
+    }
+
+
+def check_support(run: Run) -> None:
+    """Raise a UsageError where the JavaScript would not compute what the model does."""
+    experiment = run.experiment
+    model = experiment.model
+    parts = {
+        "task": (experiment.task.kind, TASKS),
+        "layout": (experiment.layout.kind, LAYOUTS),
+        "position embedding": (model.position.kind, POSITIONS),
+        "attention": (model.attention.kind, ATTENTIONS),
+        "depth": (model.depth.kind, DEPTHS),
+    }
+    for noun, (kind, supported) in parts.items():
+        if kind not in supported:
+            raise UsageError(
+                f"{run.path.name} has the {noun} '{kind}', but a file computes only"
+                f" {', '.join(supported)}"
+            )
+
+
+def render(models: Sequence[Json]) -> str:
+    """The file: style, models, the forward pass for a worker, and the page's code."""
+    title = html.escape(" and ".join(model["name"] for model in models))
+    # JSON in a script element must not contain the end of one.
+    data = json.dumps(models, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
+    template = (STATIC / "exported.html").read_text()
+    parts = {
+        "{{policy}}": POLICY,
+        "{{title}}": title,
+        "{{style}}": (STATIC / "style.css").read_text(),
+        "{{models}}": data,
+        "{{worker}}": bundle("worker.js"),
+        "{{code}}": bundle("exported.js"),
+    }
+    return re.sub("|".join(map(re.escape, parts)), lambda match: parts[match[0]], template)
+
+
+def bundle(entry: str) -> str:
+    """A module and all that it imports, as one script: the text of each, without the imports.
+
+    Every module is written so that this works: it imports names from files beside it, exports
+    where it defines, and shares no name with another.
+    """
+    order: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in order:
+            return
+        for imported in IMPORT.findall((STATIC / name).read_text()):
+            visit(imported)
+        order.append(name)
+
+    visit(entry)
+    texts = [IMPORT.sub("", (STATIC / name).read_text()) for name in order]
+    return "\n".join(re.sub(r"^export (?=\w)", "", text, flags=re.MULTILINE) for text in texts)

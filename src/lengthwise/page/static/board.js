@@ -1,0 +1,99 @@
+// The board: operands, carries, the model's answer digit by digit, and the truth below it.
+
+import { groupDigits, h } from "./dom.js";
+
+const PAGE = 400; // columns that are shown at once
+const PADDING = 14;
+
+/** The columns of an answer from left to right: which symbol of the answer, which power of ten. */
+export function columnsOf(trace) {
+  const { truth, steps, least_first: leastFirst } = trace;
+  const final = steps.at(-1).symbols;
+  const length = trace.correct.length;
+  const columns = truth.map((_, slot) => ({ slot, power: leastFirst ? slot : length - 1 - slot }));
+  const isBlank = ({ slot }) => truth[slot] === PADDING && final[slot] === PADDING;
+  while (columns.length > 1 && isBlank(columns.at(-1))) columns.pop();
+  return leastFirst ? columns.reverse() : columns;
+}
+
+/** How many symbols of the answer are wrong after a step. */
+export function countWrong(trace, step) {
+  return step.symbols.filter((symbol, i) => symbol !== trace.truth[i]).length;
+}
+
+/** A board for a trace; `show(step)` puts the answer after that step on it. */
+export function makeBoard(trace) {
+  const columns = columnsOf(trace);
+  const pages = Math.ceil(columns.length / PAGE);
+  const element = h("div", { class: "board" });
+  let step = trace.steps.at(-1);
+  let page = firstWrongPage(trace, columns);
+
+  const draw = () => {
+    const shown = columns.slice(page * PAGE, (page + 1) * PAGE);
+    element.replaceChildren(
+      pages > 1 ? pager() : "",
+      h("div", { class: "columns", role: "img", "aria-label": describe(trace, step) },
+        shown.map((column) => drawColumn(trace, column, step))),
+    );
+  };
+  const pager = () => {
+    const turn = (by) => () => {
+      page = Math.max(0, Math.min(pages - 1, page + by));
+      draw();
+    };
+    const [from, to] = [page * PAGE + 1, Math.min(columns.length, (page + 1) * PAGE)];
+    return h("p", { class: "pager" },
+      h("button", { type: "button", class: "quiet", onclick: turn(-1), disabled: page === 0 }, "←"),
+      ` digits ${groupDigits(from)}–${groupDigits(to)} of ${groupDigits(columns.length)} `,
+      h("button", { type: "button", class: "quiet", onclick: turn(1), disabled: page === pages - 1 },
+        "→"));
+  };
+  draw();
+  return {
+    element,
+    show(next) {
+      step = next;
+      draw();
+    },
+  };
+}
+
+function firstWrongPage(trace, columns) {
+  const { symbols } = trace.steps.at(-1);
+  const first = columns.findIndex(({ slot }) => symbols[slot] !== trace.truth[slot]);
+  return first < 0 ? 0 : Math.floor(first / PAGE);
+}
+
+function describe(trace, step) {
+  const digits = columnsOf(trace).map(({ slot }) => show(trace, step.symbols[slot])).join("");
+  return `${trace.problem} = ${digits}; the right answer is ${trace.correct}`;
+}
+
+function show(trace, symbol) {
+  return symbol === PADDING ? "·" : trace.vocabulary[symbol];
+}
+
+/** One column: carry, operands' digits, the model's symbol with its confidence, the right one. */
+function drawColumn(trace, { slot, power }, step) {
+  const [symbol, truth] = [step.symbols[slot], trace.truth[slot]];
+  const confidence = step.confidence[slot] / 1000;
+  const right = symbol === truth;
+  const carry = trace.carries?.[power - 1] ? "1" : "";
+  const sure = `${(100 * confidence).toFixed(confidence > 0.995 ? 1 : 0)} % sure`;
+  const verdict = right ? "right" : `wrong: it is ${show(trace, truth)}`;
+  const placed = power >= 0 ? `10^${power}: ` : "";
+  return h("span", { class: "column" },
+    trace.carries ? h("span", { class: "carry" }, carry) : null,
+    trace.carries || trace.operands.length === 2 ? trace.operands.map((text) => h("span", { class: "operand" }, digitAt(text, power))) : null,
+    h("span", {
+      class: `digit ${right ? "right" : "wrong"}`,
+      "--confidence": confidence,
+      title: `${placed}${show(trace, symbol)}, ${sure}, ${verdict}`,
+    }, show(trace, symbol)),
+    h("span", { class: `truth ${right ? "" : "differs"}` }, show(trace, truth)));
+}
+
+function digitAt(text, power) {
+  return power >= 0 && power < text.length ? text[text.length - 1 - power] : "";
+}

@@ -1,0 +1,111 @@
+// The page of an exported file: its models compute in a worker, from weights inside the file.
+
+import { SYMBOLS, operandDigits } from "./arithmetic.js";
+import { askView } from "./ask.js";
+import { lineChart } from "./chart.js";
+import { h, quoteShell, themeButton } from "./dom.js";
+import { CASES } from "./stress.js";
+
+const descriptions = JSON.parse(document.getElementById("models").textContent);
+
+/** A worker from the text of the forward pass; `send` gives a promise of its answer. */
+function startWorker() {
+  const code = document.getElementById("forward").textContent;
+  const address = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+  const worker = new Worker(address);
+  const waiting = new Map();
+  let count = 0;
+  worker.onmessage = ({ data: { id, result, error, progress } }) => {
+    const { resolve, reject, report } = waiting.get(id);
+    if (progress !== undefined) return report?.(progress);
+    waiting.delete(id);
+    if (error === undefined) resolve(result);
+    else reject(new Error(error));
+  };
+  worker.onerror = (event) => {
+    for (const { reject } of waiting.values()) reject(new Error(`the worker failed: ${event.message}`));
+    waiting.clear();
+  };
+  const send = (message, report) =>
+    new Promise((resolve, reject) => {
+      waiting.set(++count, { resolve, reject, report });
+      worker.postMessage({ id: count, ...message });
+    });
+  for (const model of descriptions) send({ kind: "load", model });
+  return { send, stop: () => worker.terminate() };
+}
+
+// One worker for each model. A sum that is no longer wanted is stopped with its worker.
+const workers = new Map(descriptions.map(({ name }) => [name, startWorker()]));
+
+function ask(name, problem, signal, report) {
+  signal.addEventListener("abort", () => {
+    if (!busy.has(signal)) return;
+    workers.get(name).stop();
+    workers.set(name, startWorker());
+  });
+  busy.add(signal);
+  return workers.get(name).send({ kind: "ask", name, problem }, report)
+    .finally(() => busy.delete(signal));
+}
+const busy = new Set();
+
+function describe(model) {
+  const { config, task } = model;
+  const position = config.position;
+  const over = position.coordinate === "significance" ? " over significance" : "";
+  const untilStable = config.depth.kind === "until-stable";
+  const any = model.layout.kind === "fitted";
+  const sums = task.kind === "addition";
+  return {
+    name: model.name,
+    label: model.name,
+    about: `${position.kind}${over}, ${config.attention.kind} attention · ` +
+      `${untilStable ? "layers until the answer is stable" : `${config.layers} layers`} · ` +
+      `${model.parameters.toLocaleString("en")} parameters · ` +
+      `trained on up to ${model.trainDigits} digits`,
+    symbol: SYMBOLS[task.kind],
+    until_stable: untilStable,
+    any_length: any,
+    train_digits: model.trainDigits,
+    test_digits: model.digits,
+    cases: Object.keys(CASES).filter((name) =>
+      (sums || !CASES[name][1]) && operandDigits(task, 1).length === 2),
+  };
+}
+
+function breakModel(name, caseName, length) {
+  const { task } = descriptions.find((model) => model.name === name);
+  const operands = CASES[caseName][2](operandDigits(task, length));
+  return { problem: operands.join(` ${SYMBOLS[task.kind]} `) };
+}
+
+function accuracyChart() {
+  const series = descriptions.map((model, i) => ({
+    name: model.name,
+    colour: i,
+    points: model.accuracy.map((a) => [a.length, a.exact_match, a.low, a.high]),
+  }));
+  if (series.every(({ points }) => points.length < 2)) return "";
+  return lineChart({ title: "Exact match by number of digits, measured after training", series,
+    trained: Math.min(...descriptions.map((model) => model.trainDigits)), xLabel: "digits",
+    yLabel: "exact match (%)" });
+}
+
+document.querySelector("header.top").append(themeButton());
+document.getElementById("main").append(
+  askView({
+    models: descriptions.map(describe),
+    ask,
+    attention: (name, problem, iteration, first, last) =>
+      workers.get(name).send({ kind: "attention", name, problem, iteration, first, last }),
+    breakModel,
+    describeCase: (name) => CASES[name][0],
+    copyAsk: (name, problem) => ({
+      command: `lengthwise solve ${quoteShell(name)} ${quoteShell(problem)}`,
+      python: `import lengthwise\n\nmodel = lengthwise.load(${JSON.stringify(name)})\n` +
+        `print(model.explain(${JSON.stringify(problem)}))`,
+    }),
+  }),
+  accuracyChart(),
+);
