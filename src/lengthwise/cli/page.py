@@ -41,9 +41,7 @@ class Page(Command):
 
     name = "page"
     usage = "lengthwise page [--runs DIR] [--results DIR] [--port PORT] [--no-browser] [export …]"
-    example = (
-        "lengthwise page --runs runs\n  lengthwise page export runs/my-run --out sum.html"
-    )
+    example = "lengthwise page --runs runs\n  lengthwise page export runs/my-run --out sum.html"
     subcommands = (PageExport,)
     needs_subcommand = False
 

@@ -290,7 +290,9 @@ def serve(root: Path, results: Path, port: int, open_browser: bool) -> None:
         listener.bind(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"can't use port {port}: {reason.lower()}; choose another --port") from None
+        raise UsageError(
+            f"can't use port {port}: {reason.lower()}; choose another --port"
+        ) from None
     port = listener.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     print(f"the page is at {address} (Ctrl-C ends it)", flush=True)

@@ -1,26 +1,15 @@
 """Trains the runs that the page asks for, one after another, in a process of its own."""
 
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Condition, Thread
 from typing import Any
 
 from lengthwise.base import UsageError
-from lengthwise.sweep.engines import INTERRUPTED, Worker, collect_ends
-from lengthwise.training.display import Display
+from lengthwise.sweep import End, Local
 from lengthwise.training.loop import Progress
 from lengthwise.training.runs import Run
 
-MOST_WAITING = 4
-
-
-class Latest(Display):
-    """Keeps the last progress of each run instead of showing it."""
-
-    def __init__(self) -> None:
-        self.progress: dict[str, Progress] = {}
-
-    def show(self, state: Progress) -> None:
-        self.progress[state.run] = state
+MOST_RUNS = 5  # in the queue, with the one that is being trained
 
 
 class Queue:
@@ -28,105 +17,88 @@ class Queue:
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
+        self.active: Path | None = None  # the run that is being trained
+        self.progress: Progress | None = None  # of that run
         self.failures: dict[str, str] = {}  # by the run's name
-        self.latest = Latest()
-        self.workers: list[Worker] = []
-        self.stopping: set[Path] = set()
-        self.lock, self.changed, self.closed = Lock(), Event(), False
-        self.thread = Thread(target=self.train, daemon=True)
+        self.stopping = self.closed = False
+        self.changed = Condition()
+        self.thread = Thread(target=self.train_all, daemon=True)
         self.thread.start()
 
     def add(self, run: Run) -> None:
         """Train a run, or go on with it, when its turn comes."""
-        with self.lock:
+        with self.changed:
             if run.result is not None:
                 raise UsageError(f"{run.path.name} has finished already")
             if run.path in [other.path for other in self.runs]:
                 raise UsageError(f"{run.path.name} is in the queue already")
-            if len(self.runs) > MOST_WAITING:
-                raise UsageError(
-                    f"{len(self.runs)} runs are in the queue, which is full; stop one, or wait"
-                )
+            if len(self.runs) >= MOST_RUNS:
+                raise UsageError(f"the queue is full with {MOST_RUNS} runs; stop one, or wait")
             if run.status == "running":
                 raise UsageError(f"{run.path.name} is being trained by another process")
             self.failures.pop(run.path.name, None)
             self.runs.append(run)
-        self.changed.set()
+            self.changed.notify()
 
     def stop(self, name: str) -> None:
         """Take a run out of the queue; if it is being trained, it is saved first."""
-        with self.lock:
+        with self.changed:
             found = next((run for run in self.runs if run.path.name == name), None)
             if found is None:
-                raise UsageError(f"{name} is not in the queue")
-            worker = next((w for w in self.workers if w.run is found), None)
-            if worker is None:
-                self.runs.remove(found)
+                raise UsageError(f"{name[:60]} is not in the queue")
+            if found.path == self.active:
+                self.stopping = True
             else:
-                self.stopping.add(found.path)
-                worker.process.terminate()  # the worker takes it as Ctrl-C
+                self.runs.remove(found)
+
+    def close(self) -> None:
+        """Stop training; the run that is being trained is saved and can be resumed."""
+        with self.changed:
+            self.closed = self.stopping = True
+            self.changed.notify()
+        self.thread.join()
 
     def state(self) -> dict[str, Any]:
         """What is trained and what waits, for the page."""
-        with self.lock:
-            names = [run.path.name for run in self.runs]
-            active = [w.run.path.name for w in self.workers if w.run is not None]
-            stopping = [path.name for path in self.stopping]
-        progress = {n: p for n, p in self.latest.progress.items() if n in active}
+        with self.changed:
+            names, progress = [run.path.name for run in self.runs], self.progress
+            active = [self.active.name] if self.active else []
+            stopping = active if self.stopping else []
+            failures = dict(self.failures)
         return {
             "queue": names,
             "active": active,
             "stopping": stopping,
-            "most": MOST_WAITING + 1,
-            "failures": dict(self.failures),
-            "progress": {
-                name: {
-                    "step": p.step,
-                    "steps": p.steps,
-                    "loss": p.loss,
-                    "examples_per_second": p.examples_per_second,
-                    "seconds_left": p.seconds_left,
-                }
-                for name, p in progress.items()
-            },
+            "most": MOST_RUNS,
+            "failures": failures,
+            "progress": {progress.run: vars(progress)} if progress else {},
         }
 
-    def close(self) -> None:
-        """Stop training; the run that is being trained is saved and can be resumed."""
-        self.closed = True
-        self.changed.set()
-        self.thread.join()
+    def train_all(self) -> None:
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: self.runs or self.closed)
+                if self.closed:
+                    return
+                run, self.active = self.runs[0], self.runs[0].path
+            reason = self.train(run)
+            with self.changed:
+                if reason and not self.stopping:
+                    self.failures[run.path.name] = reason
+                self.active = self.progress = None
+                self.stopping = self.closed
+                self.runs.remove(run)
 
-    def train(self) -> None:
-        """Give the first run to a worker, and wait for its end, until the queue is closed."""
+    def train(self, run: Run) -> str | None:
+        """Train a run until it ends or is to be stopped; returns the reason if it failed."""
+        engine = Local(jobs=1)
         try:
-            while not self.closed:
-                if not self.runs:
-                    self.changed.wait()
-                    self.changed.clear()
-                    continue
-                with self.lock:
-                    if self.runs and not any(worker.run for worker in self.workers):
-                        self.start(self.runs[0])
-                for run, reason in collect_ends(self.workers, self.latest):
-                    self.end(run, reason)
+            engine.submit([run])
+            while not self.stopping:
+                for event in engine.poll():
+                    if isinstance(event, End):
+                        return event.reason
+                    self.progress = event
+            return None
         finally:
-            for worker in self.workers:
-                worker.stop()
-
-    def start(self, run: Run) -> None:
-        worker = Worker()
-        worker.start(run)
-        self.workers.append(worker)
-
-    def end(self, run: Run, reason: str | None) -> None:
-        with self.lock:
-            self.runs.remove(run)
-            asked = run.path in self.stopping
-            self.stopping.discard(run.path)
-            if reason and reason != INTERRUPTED and not asked:
-                self.failures[run.path.name] = reason
-            for worker in self.workers:
-                if worker.run is None:  # each run has a process of its own, whose memory it frees
-                    worker.stop()
-            self.workers = [worker for worker in self.workers if worker.run is not None]
+            engine.stop()
