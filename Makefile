@@ -3,16 +3,27 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 CODE := src tests bench examples
 
-.PHONY: demo test test-slow test-ray test-slurm test-sanitizers bench bench-examples bench-cluster bench-large format clean
+.PHONY: demo page test test-page test-slow test-ray test-slurm test-sanitizers bench bench-examples bench-cluster bench-large format clean
 
 demo: .venv/ready
 	$(BIN)/lengthwise demo
+
+# The laboratory in a browser, on this machine only.
+page: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[page]"
+	$(BIN)/lengthwise page
 
 test: .venv/ready
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/pytest -m "not slow and not ray and not slurm"
+
+# The page in a real browser. Debian's chromium is installed where that is allowed.
+test-page: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright
+	command -v chromium >/dev/null || apt-get install --yes --quiet chromium
+	$(BIN)/pytest tests/page tests/page/browser.py -n 0
 
 # Tests that take minutes: the whole demo, and more of what `test` samples.
 test-slow: .venv/ready

@@ -14,17 +14,19 @@ DRIVER = """
 import { readFileSync } from "node:fs";
 const { model, problems } = JSON.parse(readFileSync(0, "utf8"));
 const own = makeModel(model);
+const finish = (solving) => {
+  for (;;) {
+    const { done, value } = solving.next();
+    if (done) return value;
+  }
+};
 const found = problems.map((problem) => {
   try {
-    const solving = solve(own, problem);
-    for (;;) {
-      const { done, value } = solving.next();
-      if (!done) continue;
-      const { logits, steps, ...rest } = value;
-      const count = steps.length;
-      return { ...rest, logits: Array.from(logits), symbols: steps.at(-1).symbols, count,
-        confidence: steps.at(-1).confidence, early: steps.slice(0, 40) };
-    }
+    const trace = finish(solve(own, problem));
+    const last = trace.steps.length - 1;
+    const attention = trace.tokens.symbol.length > 100 ? null :
+      attentionOf(own, problem, last, 0, trace.read.length);
+    return { ...trace, logits: Array.from(trace.logits), attention };
   } catch (error) {
     return { error: error.message };
   }

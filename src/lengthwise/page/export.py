@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from lengthwise.base import UsageError
+from lengthwise.solver import Solver
+from lengthwise.training.experiment import Experiment
 from lengthwise.training.files import write_atomically
 from lengthwise.training.runs import Run
 
@@ -40,25 +42,29 @@ def export(runs: Sequence[Run], out: Path) -> int:
     """Write one file with the models of these runs; returns its size in bytes."""
     if len(runs) > MOST_MODELS:
         raise UsageError(f"a file holds up to {MOST_MODELS} models, not {len(runs)}")
-    models = [describe_model(run) for run in runs]
+    models = [describe_run(run) for run in runs]
     content = render(models).encode()
     write_atomically(out, content)
     return len(content)
 
 
-def describe_model(run: Run) -> Json:
+def describe_run(run: Run) -> Json:
+    """The model of a run, with the accuracy that was measured at its end."""
+    check_support(run.path.name, run.experiment)
+    evaluation = (run.result or {}).get("evaluation", [])
+    kept = ("length", "examples", "exact_match", "low", "high")
+    accuracy = [{key: a[key] for key in kept} for a in evaluation]
+    return describe_model(run.path.name, run.experiment, run.load(), accuracy)
+
+
+def describe_model(name: str, experiment: Experiment, solver: Solver, accuracy: list[Json]) -> Json:
     """A model as the JavaScript reads it: its configuration, and its weights in base64."""
-    check_support(run)
-    solver, experiment = run.load(), run.experiment
-    encoder, layout = solver.encoder, solver.layout
-    tensors = encoder.state_dict()
+    layout, tensors = solver.layout, solver.encoder.state_dict()
     flat = np.concatenate([tensor.numpy().ravel() for tensor in tensors.values()])
     if not np.isfinite(flat).all():
-        raise UsageError(f"the weights of {run.path} are not finite numbers")
-    result = run.result or {"evaluation": []}
-    kept = ("length", "examples", "exact_match", "low", "high")
+        raise UsageError(f"the weights of {name} are not finite numbers")
     return {
-        "name": run.path.name,
+        "name": name,
         "task": experiment.task.model_dump(mode="json"),
         "symbol": experiment.task.symbol,
         "layout": experiment.layout.model_dump(mode="json"),
@@ -68,16 +74,15 @@ def describe_model(run: Run) -> Json:
         "operands": layout.n_operands,
         "maxLength": layout.length,
         "config": experiment.model.model_dump(mode="json"),
-        "parameters": sum(p.numel() for p in encoder.parameters()),
-        "accuracy": [{key: a[key] for key in kept} for a in result["evaluation"]],
-        "tensors": [[name, tensor.numel()] for name, tensor in tensors.items()],
+        "parameters": sum(p.numel() for p in solver.parameters()),
+        "accuracy": accuracy,
+        "tensors": [[key, tensor.numel()] for key, tensor in tensors.items()],
         "weights": base64.b64encode(flat.astype("<f4").tobytes()).decode(),
     }
 
 
-def check_support(run: Run) -> None:
+def check_support(name: str, experiment: Experiment) -> None:
     """Raise a UsageError where the JavaScript would not compute what the model does."""
-    experiment = run.experiment
     model = experiment.model
     parts = {
         "task": (experiment.task.kind, TASKS),
@@ -89,8 +94,7 @@ def check_support(run: Run) -> None:
     for noun, (kind, supported) in parts.items():
         if kind not in supported:
             raise UsageError(
-                f"{run.path.name} has the {noun} '{kind}', but a file computes only"
-                f" {', '.join(supported)}"
+                f"{name} has the {noun} '{kind}', but a file computes only {', '.join(supported)}"
             )
 
 

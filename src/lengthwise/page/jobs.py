@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from lengthwise.arithmetic.digits import Numbers, carries, random_numbers
+from lengthwise.arithmetic.digits import Numbers, carries
 from lengthwise.arithmetic.tasks import Addition, Task
 from lengthwise.base import UsageError, generator, nearest
 from lengthwise.base.extensions import import_files
 from lengthwise.evaluation.accuracy import evaluate
+from lengthwise.evaluation.grid import evaluate_grid
 from lengthwise.evaluation.stress import CASES
 from lengthwise.page import paper
 from lengthwise.page.lanes import Job
 from lengthwise.page.trace import trace_attention, trace_steps
 from lengthwise.page.views import find_run, modified, to_row
-from lengthwise.problems.training_set import Examples
 from lengthwise.solver import Solver
 from lengthwise.solver.text import parse_problem
 from lengthwise.training.runs import Run
@@ -65,8 +65,13 @@ def find_jobs(root: Path, results: Path) -> dict[str, Job]:
     import_files()
     torch.set_num_threads(1)
     models = Models(root)
-    own = {"ask": ask, "attention": show_attention, "break": break_model, "measure": measure,
-           "grid": measure_grid_row}  # fmt: skip
+    own: dict[str, Job] = {
+        "ask": ask,
+        "attention": show_attention,
+        "break": break_model,
+        "measure": measure,
+        "grid": measure_grid_row,
+    }
     return {
         **{name: partial(job, models) for name, job in own.items()},
         "paper": partial(paper.report, results, root),
@@ -189,28 +194,15 @@ def measure_grid_row(
     check_length(solver, longest)
     task = solver.task
     if len(task.operand_digits(1)) != 2:
-        raise UsageError(f"a grid is for two operands, and {task.kind} has another number here")
+        raise UsageError(f"a grid is over two operands, but {task.kind} has another number here")
     rows = spread(longest, cells)
     columns = spread(task.operand_digits(longest)[1], cells)
     if row >= len(rows):
         raise UsageError(f"the grid has {len(rows)} rows, and none is number {row}")
     check_work(solver, [longest] * len(columns), examples)
-    shares = []
-    with solver.testing():
-        for second in columns:
-            rng = generator(0, "page grid", rows[row], second)
-            sizes = (np.full(examples, n) for n in (rows[row], second))
-            block = Examples.of(task, [random_numbers(rng, size) for size in sizes])
-            shares.append(count_right(solver, block) / examples)
+    grid = evaluate_grid(solver, [rows[row]], columns, examples)
+    shares = grid.exact_match[0].tolist()
     return {"rows": rows, "columns": columns, "row": row, "shares": shares, "examples": examples}
-
-
-def count_right(solver: Solver, block: Examples) -> int:
-    right = 0
-    for part, symbols in solver.predict(block):
-        truth = solver.layout.encode_answer(part.answer, symbols.shape[1])
-        right += int((symbols == truth).all(1).sum())
-    return right
 
 
 def spread(longest: int, most: int) -> list[int]:

@@ -20,6 +20,8 @@ from lengthwise.base.processes import end_with_parent
 
 Job = Callable[..., Any]  # returns JSON, or bytes
 DONE, REFUSED, FAILED = b"d", b"r", b"f"  # the first byte of a worker's answer
+READY = b"ready"  # a worker's first message
+START_SECONDS = 300.0  # for imports, on a busy machine
 
 
 class Refusal(Exception):
@@ -39,6 +41,7 @@ class Lane:
         self.waiting = 0
         self.process: Any = None
         self.connection: Connection | None = None
+        self.is_ready = False
 
     def start(self) -> None:
         """Start the process, which then imports what it needs before the first job comes."""
@@ -47,6 +50,7 @@ class Lane:
         self.process = context.Process(target=work, args=(other_end, self.find_jobs), daemon=True)
         self.process.start()
         other_end.close()
+        self.is_ready = False
 
     def stop(self) -> None:
         if self.connection is not None:
@@ -90,6 +94,10 @@ class Lane:
     def exchange(self, job: str, arguments: Mapping[str, Any]) -> bytes | None:
         assert self.connection is not None
         try:
+            if not self.is_ready:
+                if not self.connection.poll(START_SECONDS):
+                    return None
+                self.is_ready = self.connection.recv_bytes() == READY
             self.connection.send((job, dict(arguments)))
             return self.connection.recv_bytes() if self.connection.poll(self.seconds) else None
         except (EOFError, OSError):
@@ -102,6 +110,8 @@ def work(parent: Connection, find_jobs: Callable[[], Mapping[str, Job]]) -> None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, and its end ends us
     end_with_parent()
     jobs = find_jobs()
+    with suppress(OSError):
+        parent.send_bytes(READY)
     while True:
         try:
             name, arguments = parent.recv()

@@ -6,6 +6,7 @@ import { makeFilm } from "./film.js";
 import { makeTokens } from "./tokens.js";
 
 const PLAY_SECONDS = 3; // for a whole film
+const NINES = { "9…9 + 0": (n) => `${"9".repeat(n)} + 0` }; // where no carry must be noticed
 const FIRST = { "+": "99999 + 1", "×": "12345 × 7", "%": "12345 % 678", "*": "12345 * 7" };
 
 /**
@@ -44,11 +45,14 @@ export function askView(lab) {
     answers.classList.toggle("two", chosen.length > 1);
     answers.replaceChildren(...chosen.map((model) => answerPanel(lab, model, problem.value)));
   };
+  const askFor = (text) => {
+    problem.value = text;
+    askAll();
+  };
   const breakWith = (name) => async () => {
     try {
       const found = await lab.breakModel(chosen[0].name, name, +length.value || 5, seed++);
-      problem.value = found.problem;
-      askAll();
+      askFor(found.problem);
     } catch (error) {
       answers.replaceChildren(h("p", { class: "error", role: "alert" }, error.message));
     }
@@ -75,7 +79,10 @@ export function askView(lab) {
       h("span", {}, "Break it with "), length, h("span", {}, " digits: "),
       chosen[0].cases.map((name) =>
         h("button", { type: "button", onclick: breakWith(name), title: lab.describeCase(name) },
-          name)));
+          name)),
+      chosen[0].symbol === "+" && Object.entries(NINES).map(([name, make]) =>
+        h("button", { type: "button", onclick: () => askFor(make(+length.value || 5)),
+          title: "nines that no carry changes" }, name)));
 
   problem.addEventListener("input", debounce(250, askAll));
   problem.addEventListener("keydown", (event) => {

@@ -33,7 +33,8 @@ export function makeBoard(trace) {
     const shown = columns.slice(page * PAGE, (page + 1) * PAGE);
     element.replaceChildren(
       pages > 1 ? pager() : "",
-      h("div", { class: "columns", role: "img", "aria-label": describe(trace, step) },
+      h("div", { class: "columns", role: "img", "aria-label": describeAnswer(trace, step) },
+        page === 0 ? signColumn(trace) : "",
         shown.map((column) => drawColumn(trace, column, step))),
     );
   };
@@ -65,13 +66,21 @@ function firstWrongPage(trace, columns) {
   return first < 0 ? 0 : Math.floor(first / PAGE);
 }
 
-function describe(trace, step) {
-  const digits = columnsOf(trace).map(({ slot }) => show(trace, step.symbols[slot])).join("");
+function describeAnswer(trace, step) {
+  const digits = columnsOf(trace).map(({ slot }) => symbolText(trace, step.symbols[slot])).join("");
   return `${trace.problem} = ${digits}; the right answer is ${trace.correct}`;
 }
 
-function show(trace, symbol) {
+function symbolText(trace, symbol) {
   return symbol === PADDING ? "·" : trace.vocabulary[symbol];
+}
+
+/** The operator, left of the last operand. */
+function signColumn(trace) {
+  if (trace.operands.length !== 2) return "";
+  return h("span", { class: "column sign", "aria-hidden": true },
+    trace.carries && h("span", { class: "carry" }),
+    h("span", { class: "operand" }), h("span", { class: "operand" }, trace.symbol));
 }
 
 /** One column: carry, operands' digits, the model's symbol with its confidence, the right one. */
@@ -81,17 +90,18 @@ function drawColumn(trace, { slot, power }, step) {
   const right = symbol === truth;
   const carry = trace.carries?.[power - 1] ? "1" : "";
   const sure = `${(100 * confidence).toFixed(confidence > 0.995 ? 1 : 0)} % sure`;
-  const verdict = right ? "right" : `wrong: it is ${show(trace, truth)}`;
+  const verdict = right ? "right" : `wrong: it is ${symbolText(trace, truth)}`;
   const placed = power >= 0 ? `10^${power}: ` : "";
   return h("span", { class: "column" },
     trace.carries ? h("span", { class: "carry" }, carry) : null,
-    trace.carries || trace.operands.length === 2 ? trace.operands.map((text) => h("span", { class: "operand" }, digitAt(text, power))) : null,
+    trace.operands.length === 2 && trace.operands.map((text) =>
+      h("span", { class: "operand" }, digitAt(text, power))),
     h("span", {
       class: `digit ${right ? "right" : "wrong"}`,
       "--confidence": confidence,
-      title: `${placed}${show(trace, symbol)}, ${sure}, ${verdict}`,
-    }, show(trace, symbol)),
-    h("span", { class: `truth ${right ? "" : "differs"}` }, show(trace, truth)));
+      title: `${placed}${symbolText(trace, symbol)}, ${sure}, ${verdict}`,
+    }, symbolText(trace, symbol)),
+    h("span", { class: `truth ${right ? "" : "differs"}` }, symbolText(trace, truth)));
 }
 
 function digitAt(text, power) {

@@ -91,7 +91,7 @@ function drawSeries({ name, points, faint }, colour, x, y, share) {
   return svg("g", { class: `series-${colour} ${faint ? "faint" : ""}` },
     band && svg("path", { d: `M${band}Z`, class: "band" }),
     svg("path", { d: line, class: "line" }),
-    points.length <= 60 && points.map((p) =>
+    points.length <= 32 && points.map((p) =>
       svg("path", { d: MARKERS[colour](x(p[0]), y(p[1])), class: "marker" },
         svg("title", {}, text(p)))));
 }

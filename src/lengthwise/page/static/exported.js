@@ -50,7 +50,7 @@ function ask(name, problem, signal, report) {
 }
 const busy = new Set();
 
-function describe(model) {
+function describeModel(model) {
   const { config, task } = model;
   const position = config.position;
   const over = position.coordinate === "significance" ? " over significance" : "";
@@ -95,7 +95,7 @@ function accuracyChart() {
 document.querySelector("header.top").append(themeButton());
 document.getElementById("main").append(
   askView({
-    models: descriptions.map(describe),
+    models: descriptions.map(describeModel),
     ask,
     attention: (name, problem, iteration, first, last) =>
       workers.get(name).send({ kind: "attention", name, problem, iteration, first, last }),

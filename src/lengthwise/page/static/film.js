@@ -16,7 +16,7 @@ export function makeFilm(trace, choose) {
     "aria-label": `the answer after each of ${steps.length - 1} layers, from top to bottom`,
   });
   const mark = h("span", { class: "film-mark" });
-  const element = h("div", { class: "film-frame" }, canvas, mark);
+  const element = h("div", { class: "film-frame", "--columns": columns.length }, canvas, mark);
   let chosen = steps.length - 1;
   const rowHeight = () => Math.max(1, Math.min(14, TALLEST / steps.length));
 

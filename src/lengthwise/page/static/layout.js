@@ -13,15 +13,19 @@ export function fitLayout(model, operands) {
   const digits = fits ? Math.max(...lengths.filter((_, i) => !shared[i])) : model.digits;
   const most = operandDigits(task, digits);
   lengths.forEach((length, i) => {
-    const room = layout.kind === "paper" ? Math.max(...most) : most[i];
-    if (length > room) {
-      throw new Error(`a number has ${length} digits, but the model takes up to ${room} there`);
+    if (length > most[i]) {
+      throw new Error(`operand ${i + 1} has ${length} digits, but the model takes ${most[i]}`);
     }
   });
-  const answerWidth = layout.n_out ?? answerDigits(task, most);
   let widths = most;
-  if (layout.kind === "paper") widths = most.map(() => Math.max(...most));
-  if (fits) widths = [Math.max(most[0], answerWidth), ...most.slice(1)];
+  let answerWidth = answerDigits(task, most);
+  if (fits) {
+    widths = [Math.max(most[0], answerWidth), ...most.slice(1)];
+  } else {
+    if (layout.kind === "paper") widths = most.map(() => Math.max(...most));
+    const length = widths.reduce((total, width) => total + width + 1, -1);
+    answerWidth = layout.n_out ?? Math.min(answerDigits(task, widths), length);
+  }
   return { widths, shared, answerWidth, leastFirst: layout.order === "least-significant-first" };
 }
 
