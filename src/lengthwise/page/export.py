@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from lengthwise.base import UsageError
+from lengthwise.base.files import write_atomically
 from lengthwise.solver import Solver
 from lengthwise.training.experiment import Experiment
-from lengthwise.training.files import write_atomically
 from lengthwise.training.runs import Run
 
 STATIC = Path(__file__).parent / "static"
@@ -34,6 +34,7 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; worker-src blob:;"
     " style-src 'unsafe-inline'; img-src data:"
 )
+STYLES = ("theme.css", "style.css")
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
 Json = dict[str, Any]
 
@@ -107,7 +108,7 @@ def render(models: Sequence[Json]) -> str:
     parts = {
         "{{policy}}": POLICY,
         "{{title}}": title,
-        "{{style}}": (STATIC / "style.css").read_text(),
+        "{{style}}": "".join((STATIC / name).read_text() for name in STYLES),
         "{{models}}": data,
         "{{worker}}": bundle("worker.js"),
         "{{code}}": bundle("exported.js"),

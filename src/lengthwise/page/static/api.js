@@ -14,7 +14,8 @@ export async function request(path, body, signal) {
     if (error.name === "AbortError") throw error;
     throw new Error("the server does not answer; is `lengthwise page` still running?");
   }
-  const found = await response.json().catch(() => ({ error: `the server says ${response.status}` }));
+  const unreadable = () => ({ error: `the server says ${response.status}` });
+  const found = await response.json().catch(unreadable);
   if (!response.ok) throw new Error(found.error);
   return found;
 }
@@ -23,7 +24,8 @@ export async function request(path, body, signal) {
 export function aboutModel(run) {
   const depth = run.until_stable ? "layers until the answer is stable" :
     `${run.layers} ${run.encoder === "transformer" ? "layers" : "shared layers"}`;
-  const primed = run.priming.map(([digits, count]) => `${count} primed examples of ${digits} digits`);
+  const primed = run.priming.map(([digits, count]) =>
+    `${count} primed examples of ${digits} digits`);
   const parts = [
     `${run.position}, ${run.attention} attention`,
     depth,

@@ -1,7 +1,9 @@
 // Ask: type a problem, watch the answer form, look inside, compare two models, break them.
 
 import { countWrong, makeBoard } from "./board.js";
-import { copyButtons, debounce, groupDigits, h, readAddress, writeAddress } from "./dom.js";
+import {
+  copyButtons, debounce, groupDigits, h, quoteShell, readAddress, writeAddress,
+} from "./dom.js";
 import { makeFilm } from "./film.js";
 import { makeTokens } from "./tokens.js";
 
@@ -41,7 +43,8 @@ export function askView(lab) {
   };
   const askAll = () => {
     fitHeight();
-    writeAddress({ view: "ask", run: chosen[0].name, with: chosen[1]?.name, problem: problem.value });
+    const [first, second] = chosen.map((model) => model.name);
+    writeAddress({ view: "ask", run: first, with: second, problem: problem.value });
     answers.classList.toggle("two", chosen.length > 1);
     answers.replaceChildren(...chosen.map((model) => answerPanel(lab, model, problem.value)));
   };
@@ -116,7 +119,8 @@ function answerPanel(lab, model, problem) {
   const body = h("div", { class: "answer-body", "aria-live": "polite" });
   const panel = h("article", { class: "answer" }, head, body);
   if (!problem.trim()) {
-    body.append(h("p", { class: "note" }, `Type a problem such as ${FIRST[model.symbol] ?? "1 + 2"}.`));
+    const example = FIRST[model.symbol] ?? "1 + 2";
+    body.append(h("p", { class: "note" }, `Type a problem such as ${example}.`));
     return panel;
   }
   const wait = h("p", { class: "note wait" }, "computing …");
@@ -193,7 +197,8 @@ function verdict(trace, seconds) {
 function playButton(end, show) {
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   let timer = 0;
-  const button = h("button", { type: "button", class: "quiet", title: "watch the answer form" }, "▶");
+  const title = "watch the answer form";
+  const button = h("button", { type: "button", class: "quiet", title, "aria-label": title }, "▶");
   button.addEventListener("click", () => {
     clearInterval(timer);
     if (calm) return show(end);
@@ -206,4 +211,13 @@ function playButton(end, show) {
     }, (1000 * PLAY_SECONDS) / Math.max(6, frames));
   });
   return button;
+}
+
+/** The command and the Python that ask a model, by its path, the same. */
+export function copyTexts(path, problem) {
+  return {
+    command: `lengthwise solve ${quoteShell(path)} ${quoteShell(problem)}`,
+    python: ["import lengthwise", "", `model = lengthwise.load(${JSON.stringify(path)})`,
+      `print(model.explain(${JSON.stringify(problem)}))`].join("\n"),
+  };
 }

@@ -43,12 +43,13 @@ export function makeBoard(trace) {
       page = Math.max(0, Math.min(pages - 1, page + by));
       draw();
     };
+    const button = (label, by, disabled) =>
+      h("button", { type: "button", class: "quiet", onclick: turn(by), disabled }, label);
     const [from, to] = [page * PAGE + 1, Math.min(columns.length, (page + 1) * PAGE)];
     return h("p", { class: "pager" },
-      h("button", { type: "button", class: "quiet", onclick: turn(-1), disabled: page === 0 }, "←"),
+      button("←", -1, page === 0),
       ` digits ${groupDigits(from)}–${groupDigits(to)} of ${groupDigits(columns.length)} `,
-      h("button", { type: "button", class: "quiet", onclick: turn(1), disabled: page === pages - 1 },
-        "→"));
+      button("→", 1, page === pages - 1));
   };
   draw();
   return {

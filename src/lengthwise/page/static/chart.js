@@ -23,8 +23,9 @@ export function lineChart({ title, series, xLabel, yLabel, trained, height = 280
   const draw = () => {
     const width = plot.clientWidth;
     if (!width) return;
-    if (!shown.length) return plot.replaceChildren(h("p", { class: "note" }, "nothing measured yet"));
-    plot.replaceChildren(drawLines(shown, { width, height, xLabel, yLabel, trained, share, title }));
+    const options = { width, height, xLabel, yLabel, trained, share, title };
+    plot.replaceChildren(shown.length ? drawLines(shown, options) :
+      h("p", { class: "note" }, "nothing measured yet"));
   };
   onResize(plot, draw);
   return figure;

@@ -10,8 +10,8 @@ const MOST_RUNS = 6;
 export async function cliffView({ runs, root }) {
   const usable = runs.filter((run) => run.status !== "damaged");
   if (!usable.length) {
-    return h("p", { class: "empty" }, "There are no runs yet. ", h("a", { href: "#train" }, "Train one"),
-      ", or run ", h("code", {}, "lengthwise demo"), ".");
+    return h("p", { class: "empty" }, "There are no runs yet. ",
+      h("a", { href: "#train" }, "Train one"), ", or run ", h("code", {}, "lengthwise demo"), ".");
   }
   const named = (readAddress().runs ?? "").split(",").filter((name) =>
     usable.some((run) => run.name === name));
@@ -56,13 +56,13 @@ function drawAll(details, known, root, redraw) {
   return [
     lineChart({ title: "Exact match by number of digits", series: accuracy, trained,
       xLabel: "digits", yLabel: "exact match (%)", height: 320 }),
-    copyButtons(() => copyTexts(details.map((run) => run.name), root)),
+    copyButtons(() => evaluateTexts(details.map((run) => run.name), root)),
     measureForm(details, known, redraw),
     ...details.map((run, i) => runCharts(run, i, root)),
   ];
 }
 
-function copyTexts(names, root) {
+function evaluateTexts(names, root) {
   const paths = names.map((name) => `${root}/${name}`);
   return {
     command: paths.map((path) => `lengthwise evaluate ${quoteShell(path)}`).join("\n"),
@@ -92,8 +92,8 @@ function measureForm(details, known, redraw) {
       said.textContent = error.message;
     }
   };
-  return h("form", { class: "inline", onsubmit: measure }, "Measure at ", length, " digits, on 100 fresh problems ",
-    h("button", {}, "measure"), said);
+  return h("form", { class: "inline", onsubmit: measure }, "Measure at ", length,
+    " digits, on fresh problems ", h("button", {}, "measure"), said);
 }
 
 /** The curves of one run, and its grid over both operands. */
@@ -154,7 +154,8 @@ function gridPanel(run, root) {
     }
   };
   return h("div", { class: "grid-panel" },
-    h("p", {}, h("button", { type: "button", onclick: measure }, "measure the grid over both operands"),
+    h("p", {},
+      h("button", { type: "button", onclick: measure }, "measure the grid over both operands"),
       said),
     place);
 }

@@ -57,7 +57,8 @@ export function copyButtons(texts) {
         setTimeout(() => (said.textContent = ""), 2500);
       },
     }, `copy as ${label}`);
-  return h("div", { class: "copy" }, button("command", "command"), button("Python", "python"), said);
+  return h("div", { class: "copy" },
+    button("command", "command"), button("Python", "python"), said);
 }
 
 async function copyText(text) {

@@ -4,7 +4,7 @@ import { attend, attentionWeights, visibleKeys } from "./attention.js";
 import { embedPositions } from "./positions.js";
 import { ACTIVATIONS, add, layerNorm, linear } from "./tensor.js";
 
-/** A model from its description and the bytes of its weights (float32, one tensor after another). */
+/** A model from its description and the bytes of its weights: float32, tensor after tensor. */
 export class Model {
   constructor(description, bytes) {
     Object.assign(this, description); // task, layout, config, digits, vocabulary, symbol, …
@@ -66,7 +66,8 @@ export function embed(model, tokens, coordinates) {
   });
   embedPositions(model, x, coordinates);
   const normed = layerNorm(x, tokens.length, model.part("embedding_norm"), config.norm_epsilon);
-  return model.has("project.weight") ? linear(normed, tokens.length, model.part("project")) : normed;
+  if (!model.has("project.weight")) return normed;
+  return linear(normed, tokens.length, model.part("project"));
 }
 
 /** One layer: (n, width) -> (n, width). */
@@ -75,7 +76,8 @@ export function applyLayer(model, i, x, keys, weights) {
   const layer = model.layer(i);
   const epsilon = model.config.norm_epsilon;
   const activation = ACTIVATIONS[model.config.activation];
-  const feedforward = (input) => linear(linear(input, n, layer.widen).map(activation), n, layer.narrow);
+  const feedforward = (input) =>
+    linear(linear(input, n, layer.widen).map(activation), n, layer.narrow);
   if (model.config.norm === "pre") {
     const normed = layerNorm(x, n, layer.attentionNorm, epsilon);
     const attended = add(x, attend(model, i, normed, keys, weights(normed)));

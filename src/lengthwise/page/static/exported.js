@@ -1,9 +1,9 @@
 // The page of an exported file: its models compute in a worker, from weights inside the file.
 
 import { SYMBOLS, operandDigits } from "./arithmetic.js";
-import { askView } from "./ask.js";
+import { askView, copyTexts } from "./ask.js";
 import { lineChart } from "./chart.js";
-import { h, quoteShell, themeButton } from "./dom.js";
+import { themeButton } from "./dom.js";
 import { CASES } from "./stress.js";
 
 const descriptions = JSON.parse(document.getElementById("models").textContent);
@@ -23,7 +23,8 @@ function startWorker() {
     else reject(new Error(error));
   };
   worker.onerror = (event) => {
-    for (const { reject } of waiting.values()) reject(new Error(`the worker failed: ${event.message}`));
+    const failure = new Error(`the worker failed: ${event.message}`);
+    for (const { reject } of waiting.values()) reject(failure);
     waiting.clear();
   };
   const send = (message, report) =>
@@ -101,11 +102,7 @@ document.getElementById("main").append(
       workers.get(name).send({ kind: "attention", name, problem, iteration, first, last }),
     breakModel,
     describeCase: (name) => CASES[name][0],
-    copyAsk: (name, problem) => ({
-      command: `lengthwise solve ${quoteShell(name)} ${quoteShell(problem)}`,
-      python: `import lengthwise\n\nmodel = lengthwise.load(${JSON.stringify(name)})\n` +
-        `print(model.explain(${JSON.stringify(problem)}))`,
-    }),
+    copyAsk: copyTexts,
   }),
   accuracyChart(),
 );

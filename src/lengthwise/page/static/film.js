@@ -22,7 +22,8 @@ export function makeFilm(trace, choose) {
 
   const draw = () => {
     const style = getComputedStyle(element);
-    const [blue, orange] = ["--right", "--wrong"].map((name) => style.getPropertyValue(name).trim());
+    const [blue, orange] = ["--right", "--wrong"].map((name) =>
+      style.getPropertyValue(name).trim());
     const scale = devicePixelRatio || 1;
     const [width, height] = [element.clientWidth, rowHeight() * steps.length];
     canvas.width = Math.round(width * scale);

@@ -1,9 +1,9 @@
 // The page that the server serves: its views, and where they get their data.
 
 import { aboutModel, request } from "./api.js";
-import { askView } from "./ask.js";
+import { askView, copyTexts } from "./ask.js";
 import { cliffView } from "./cliff.js";
-import { h, quoteShell, readAddress, themeButton } from "./dom.js";
+import { h, readAddress, themeButton } from "./dom.js";
 import { paperView } from "./paper.js";
 import { trainView } from "./train.js";
 
@@ -34,11 +34,7 @@ async function openAsk() {
     breakModel: (run, name, length, seed) =>
       request("/api/break", { run, case: name, length, seed }),
     describeCase: (name) => cases[name],
-    copyAsk: (run, problem) => ({
-      command: `lengthwise solve ${quoteShell(`${root}/${run}`)} ${quoteShell(problem)}`,
-      python: `import lengthwise\n\nmodel = lengthwise.load(${JSON.stringify(`${root}/${run}`)})\n` +
-        `print(model.explain(${JSON.stringify(problem)}))`,
-    }),
+    copyAsk: (run, problem) => copyTexts(`${root}/${run}`, problem),
   });
 }
 

@@ -6,6 +6,8 @@ import { copyButtons, h, readAddress, writeAddress } from "./dom.js";
 const SIGNS = { holds: "✓", "does not hold": "✗", "depends on the seed": "≈",
   "can't be judged": "?", "too few seeds": "…", "not run": "–" };
 
+const HEADINGS = ["headline", "published", "digits", "ours (%)", "verdict"];
+
 export async function paperView() {
   const scale = readAddress().scale ?? "cpu";
   const body = h("div", { class: "report" }, h("p", { class: "note" }, "reading the records …"));
@@ -29,7 +31,8 @@ function verdictBadge(verdict) {
 
 function drawReport(report, load) {
   const { scale, headlines, artefacts } = report;
-  const pick = h("label", {}, "scale ", h("select", { onchange: (event) => load(event.target.value) },
+  const change = (event) => load(event.target.value);
+  const pick = h("label", {}, "scale ", h("select", { onchange: change },
     report.scales.map((name) => h("option", { value: name, selected: name === scale }, name))));
   const copy = copyButtons(() => ({
     command: `lengthwise paper report --scale ${scale}`,
@@ -46,15 +49,15 @@ function drawReport(report, load) {
     h("div", { class: "inline" }, pick, copy),
     h("h2", {}, "Headlines"),
     h("div", { class: "scroll" }, h("table", {},
-      h("thead", {}, h("tr", {}, ["headline", "published", "digits", "ours (%)", "verdict"].map((text) =>
-        h("th", {}, text)))),
+      h("thead", {}, h("tr", {}, HEADINGS.map((text) => h("th", {}, text)))),
       h("tbody", {}, headlines.map((row) => h("tr", {},
         h("td", {}, row.text), h("td", {}, row.published), h("td", {}, row.digits),
         h("td", {}, row.ours, row.condition && h("small", {}, ` ${row.condition}`)),
         h("td", {}, verdictBadge(row.verdict), h("small", {}, ` ${row.seeds}`))))))),
     h("p", { class: "note" }, report.rule),
     h("h2", {}, "Tables and figures"),
-    h("p", { class: "note" }, "In a cell, ours stands above the published number. Darker is higher."),
+    h("p", { class: "note" },
+      "In a cell, ours stands above the published number. Stronger is higher."),
     ...artefacts.map((artefact) => drawArtefact(artefact, scale)),
   ];
 }
@@ -77,8 +80,8 @@ function drawArtefact(artefact, scale) {
         alt: `${artefact.where}: ${artefact.title}` })] : []),
       h("ul", { class: "claims" }, artefact.claims.map((claim) =>
         h("li", {}, verdictBadge(claim.verdict), ` ${claim.text} `, h("small", {}, claim.seeds),
-          claim.evidence.length ? h("ul", {}, claim.evidence.map((line) => h("li", {}, line))) : null))),
-      artefact.notes.length ? h("ul", { class: "note" }, artefact.notes.map((note) => h("li", {}, note))) : "",
+          bullets(claim.evidence)))),
+      bullets(artefact.notes),
       copyButtons(() => ({
         command: `lengthwise paper run ${artefact.name} --scale ${scale}`,
         python: `from lengthwise.paper import ARTEFACTS\n\nprint(ARTEFACTS["${artefact.name}"]` +
@@ -86,6 +89,10 @@ function drawArtefact(artefact, scale) {
       })));
   });
   return details;
+}
+
+function bullets(lines) {
+  return lines.length ? h("ul", { class: "note" }, lines.map((line) => h("li", {}, line))) : "";
 }
 
 function drawTable({ title, columns, rows }) {

@@ -56,7 +56,8 @@ export function positionScores(model, i, coordinates) {
   const timesKey = kind === "relative-key-query";
   return (head, query, key, q, k) => {
     const at = row(query, key) * size;
-    const [fromQuery, fromKey] = [query * model.width + head * size, key * model.width + head * size];
+    const fromQuery = query * model.width + head * size;
+    const fromKey = key * model.width + head * size;
     let sum = 0;
     for (let d = 0; d < size; d++) {
       sum += table[at + d] * (q[fromQuery + d] + (timesKey ? k[fromKey + d] : 0));

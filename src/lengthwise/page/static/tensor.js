@@ -3,7 +3,7 @@
 // A matrix is a Float32Array, row after row. Sums are computed in double precision and stored in
 // single precision, so results agree with PyTorch's to about six digits.
 
-/** x (n, inner) · weightᵀ + bias -> (n, outer); weight is (outer, inner), as PyTorch stores it. */
+/** x (n, inner) · weightᵀ + bias -> (n, outer); weight is (outer, inner), as in PyTorch. */
 export function linear(x, n, { weight, bias }) {
   const outer = bias.length;
   const inner = weight.length / outer;
@@ -38,7 +38,9 @@ export function layerNorm(x, n, { weight, bias }, epsilon) {
     mean /= width;
     for (let i = 0; i < width; i++) square += (x[from + i] - mean) ** 2;
     const scale = 1 / Math.sqrt(square / width + epsilon);
-    for (let i = 0; i < width; i++) y[from + i] = (x[from + i] - mean) * scale * weight[i] + bias[i];
+    for (let i = 0; i < width; i++) {
+      y[from + i] = (x[from + i] - mean) * scale * weight[i] + bias[i];
+    }
   }
   return y;
 }

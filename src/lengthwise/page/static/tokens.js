@@ -119,7 +119,7 @@ export function makeTokens(trace, attention) {
           const [a, b] = [middle(chosen), middle(key)];
           const rise = Math.min(height - 6, 14 + Math.abs(b - a) / 3) + (one % 4);
           const path = a === b
-            ? `M${a - 4} ${height}C${a - 12} ${height - 24} ${a + 12} ${height - 24} ${a + 4} ${height}`
+            ? `M${a - 4} ${height}c-8 -24 16 -24 8 0`
             : `M${a} ${height}C${a} ${height - rise} ${b} ${height - rise} ${b} ${height}`;
           return svg("path", {
             d: path,

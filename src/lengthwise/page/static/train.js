@@ -97,11 +97,13 @@ function recipeForm(recipe, choices, update) {
       update(key, event.target.value);
     };
     return h("label", { class: `slider ${key}` }, h("span", {}, label, " ", value),
-      h("input", { type: "range", min, max, step, value: recipe[key], oninput: debounceInput(show) }));
+      h("input", { type: "range", min, max, step, value: recipe[key],
+        oninput: debounceInput(show) }));
   };
   return h("form", { class: "recipe" },
     select("task", "task", TASKS),
-    h("div", { class: "of-products" }, slider("second_digits", "digits of the second operand", 1, 3)),
+    h("div", { class: "of-products" },
+      slider("second_digits", "digits of the second operand", 1, 3)),
     select("position", "position embedding", Object.keys(choices.positions)),
     select("coordinate", "over the coordinate", ["index", "significance"]),
     slider("train_digits", "trained on up to this many digits", 1, 15),
