@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from many_runs import ActingDisplay, assert_same_as_here, create, holders, sessions, wait_until
+from slurm_here import free_port
 
 from lengthwise.sweep import build_engine, run_all
 from lengthwise.sweep.ray import OWN_CLUSTER
@@ -42,6 +43,12 @@ SLOW_MACHINE = {
 }
 
 
+def agent_ports() -> dict[str, int]:
+    """Fixed ports, because a node waits only 15 seconds for its agents to choose some."""
+    names = ("metrics_agent_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
+    return {name: free_port() for name in names}
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head without cores, which nothing is trained on, and two nodes of one core."""
@@ -50,10 +57,10 @@ def cluster() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**OWN_CLUSTER, **SLOW_MACHINE}.items():
             patch.setenv(name, value)
-        head = {"num_cpus": 0, "include_dashboard": False}
+        head = {"num_cpus": 0, "include_dashboard": False, **agent_ports()}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         for _ in range(2):
-            cluster.add_node(num_cpus=1)
+            cluster.add_node(num_cpus=1, **agent_ports())
         cluster.wait_for_nodes(300)
         yield cluster
         ray.shutdown()
@@ -110,7 +117,7 @@ def test_the_runs_of_a_killed_node_go_on_elsewhere(cluster: Any, tmp_path: Path)
     display = ActingDisplay(runs[0], 50, kill)
     assert dict(run_all(runs, engine(cluster), display)) == dict.fromkeys(runs)
     assert display.acted
-    cluster.add_node(num_cpus=1)
+    cluster.add_node(num_cpus=1, **agent_ports())
     cluster.wait_for_nodes(300)
     assert sorted(len(sessions(run)) for run in runs) == [1, 2]
     assert_same_as_here(runs, tmp_path / "here")
