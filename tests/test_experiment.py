@@ -13,6 +13,7 @@ from lengthwise.training import keys
 from lengthwise.training.experiment import Experiment
 from lengthwise.training.loop import train
 from lengthwise.training.runs import Run
+from lengthwise.training.yaml import FastLoader, parse_yaml
 
 QUICK = {
     "model.preset": "tiny",
@@ -471,3 +472,11 @@ def test_the_listed_keys_are_those_of_the_chosen_kinds() -> None:
     assert "model.position.buckets" in other
     assert "model.position.clip" not in other
     assert all(key.description for key in keys.all_keys())
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, *({key: value} for key, value in CHANGES.items())], ids=str
+)
+def test_the_fast_loader_reads_what_runs_write(changes: dict[str, Any]) -> None:
+    content = keys.load(None, changes).to_yaml().encode()
+    assert parse_yaml(content, "it", FastLoader) == parse_yaml(content, "it")

@@ -43,7 +43,7 @@ SLOW_MACHINE = {
 }
 
 
-def agent_ports() -> dict[str, int]:
+def agent_ports() -> dict[str, Any]:
     """Fixed ports, because a node waits only 15 seconds for its agents to choose some."""
     names = ("metrics_agent_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
     return {name: free_port() for name in names}

@@ -31,7 +31,7 @@ from lengthwise.training import keys
 from lengthwise.training.experiment import CONFIG, IDENTITY, Experiment, read_identity
 from lengthwise.training.journal import Journal, read_lines, read_records
 from lengthwise.training.locks import LOCK, hold, is_held
-from lengthwise.training.yaml import parse_yaml
+from lengthwise.training.yaml import FastLoader, parse_yaml
 
 Status = Literal["finished", "running", "interrupted", "failed"]
 NAME = re.compile(r"\w[\w.+=,-]{0,199}")
@@ -59,7 +59,7 @@ class Run:
         config = self.manifest.read(CONFIG) or b""
         self.identity = (self.manifest.read(IDENTITY) or b"").decode().strip()
         try:
-            self.experiment = keys.parse(parse_yaml(config, "it"))
+            self.experiment = keys.parse(parse_yaml(config, "it", FastLoader))
             if not self.experiment.start_from and self.experiment.identity() != self.identity:
                 raise UsageError("it isn't the experiment of the file identity beside it")
         except UsageError as error:

@@ -14,7 +14,7 @@ MOST_VALUES = 100_000
 DEEPEST = 30  # mappings inside mappings
 
 
-class Loader(yaml.SafeLoader):
+class Rules(yaml.constructor.SafeConstructor):
     """YAML 1.1 but for numbers: there 1e-3 is text, and 6:35 is 6·60 + 35."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -36,18 +36,27 @@ class Loader(yaml.SafeLoader):
             raise yaml.YAMLError("it has too many values")
 
 
+class Loader(Rules, yaml.SafeLoader):
+    """Reads what people write: whatever is wrong with it is explained."""
+
+
+class FastLoader(Rules, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads the same, in C where PyYAML has it, for what lengthwise wrote itself."""
+
+
 NUMBERS = {
     "int": r"[-+]?(0|[1-9][0-9]*)",
     "float": r"[-+]?([0-9]+\.[0-9]*|\.?[0-9]+)([eE][-+]?[0-9]+)?",
 }
 OTHERWISE = (*NUMBERS, "timestamp")  # nothing here is a date
-Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in OTHERWISE]
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-for name, pattern in NUMBERS.items():
-    first = list("-+.0123456789")
-    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"{pattern}$"), first)
+for loader in (Loader, FastLoader):
+    loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in OTHERWISE]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    for name, pattern in NUMBERS.items():
+        first = list("-+.0123456789")
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"{pattern}$"), first)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -60,12 +69,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return parse_yaml(content, str(path))
 
 
-def parse_yaml(content: bytes, source: str) -> dict[str, Any]:
+def parse_yaml(
+    content: bytes, source: str, loader: type[Loader | FastLoader] = Loader
+) -> dict[str, Any]:
     """The mapping in the content of a YAML file; `source` names it in errors."""
     if len(content) > MOST_BYTES:
         raise UsageError(f"{source} has more than {MOST_BYTES} bytes, so it is no configuration")
     try:
-        fields = load(content.decode())
+        fields = load(content.decode(), loader)
     except UnicodeDecodeError as error:
         raise UsageError(f"{source} is not YAML: {error}") from None
     except yaml.YAMLError as error:
@@ -83,10 +94,10 @@ def parse_scalar(text: str) -> Any:
         return text
 
 
-def load(text: str) -> Any:
+def load(text: str, loader: type[Loader | FastLoader] = Loader) -> Any:
     """The value that YAML describes; whatever goes wrong is a `yaml.YAMLError`."""
     try:
-        value = yaml.load(text, Loader)
+        value = yaml.load(text, loader)
     except (yaml.YAMLError, UsageError):
         raise
     except RecursionError:
