@@ -251,8 +251,8 @@ def test_curves_of_a_run(tmp_path: Path) -> None:
     )
     run = Run.create(experiment, tmp_path)
     list(train(run))
-    whole = learning_curves(run.metrics())
-    curves = learning_curves(run.metrics(), experiment.answer_symbols())
+    whole = learning_curves(run.metrics)
+    curves = learning_curves(run.metrics, experiment.answer_symbols())
     assert curves.tested[4].examples.tolist() == [12, 24]
     assert curves.tested[4].digits.shape == (2, 5)
     all_symbols, answers = some(whole.train), some(curves.train)

@@ -398,11 +398,11 @@ def terminal(monkeypatch: Patch, columns: int) -> None:
 @pytest.mark.parametrize(
     ("words", "options", "most"),
     [
-        ("", ["--model.attention.mask_padding false", "--layout.n_out null"], 60),
-        ("--task multiplication --layout compact", ["--task.second_digits 3"], 60),
-        ("--model.attention local", ["--model.attention.window 1"], 61),
-        ("--model.depth.kind until-stable", ["--model.depth.stable_for 3"], 64),
-        ("--training.optimizer muon --layout fitted", ["--layout.extra_padding 0"], 64),
+        ("", ["--model.attention.mask_padding false", "--layout.n_out null"], 63),
+        ("--task multiplication --layout compact", ["--task.second_digits 3"], 63),
+        ("--model.attention local", ["--model.attention.window 1"], 64),
+        ("--model.depth.kind until-stable", ["--model.depth.stable_for 3"], 67),
+        ("--training.optimizer muon --layout fitted", ["--layout.extra_padding 0"], 67),
     ],
 )
 def test_keys_fit_a_screen_and_show_the_options_of_choices(
@@ -522,7 +522,8 @@ LIBRARY_MISUSES: dict[str, Callable[[lengthwise.solver.Solver], object]] = {
     "a path or a Hub id": lambda _: lengthwise.load(None),  # type: ignore[arg-type]
     "a run is the path of its directory": lambda _: lengthwise.resume(None),  # type: ignore[arg-type]
     "there is no run": lambda _: lengthwise.resume("nowhere"),
-    "a model is tested": lambda _: lengthwise.evaluate("runs/x"),  # type: ignore[arg-type]
+    "no saved model at": lambda _: lengthwise.evaluate("runs-x"),
+    "a model is tested": lambda _: lengthwise.evaluate(5),  # type: ignore[arg-type]
     "are integers": lambda model: lengthwise.evaluate(model, lengths=[5.5]),  # type: ignore[list-item]
     "a seed is an integer": lambda model: lengthwise.evaluate(model, seed=-1),
     "needs a length": lambda model: lengthwise.evaluate(model, lengths=[]),
@@ -588,7 +589,7 @@ def test_demo_and_paper_pass_their_arguments_on(
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:
-    def interrupt(run: Run) -> None:
+    def interrupt(run: Run, **_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lengthwise.training.api.resume", interrupt)
@@ -602,7 +603,7 @@ def test_too_little_memory_is_one_sentence(capsys: Capture, monkeypatch: Patch) 
     def allocate(*_: object) -> None:
         raise RuntimeError("can't allocate memory: you tried to allocate 10 bytes\nat line 3")
 
-    monkeypatch.setattr("lengthwise.training.runs.overview", allocate)
+    monkeypatch.setattr("lengthwise.training.overview.overview", allocate)
     assert "does not have enough memory: can't allocate" in refusal(capsys, "runs")
 
 

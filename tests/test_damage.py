@@ -18,7 +18,8 @@ from lengthwise.cli.main import main
 from lengthwise.solver import Solver, saved
 from lengthwise.training import api
 from lengthwise.training.loop import train
-from lengthwise.training.runs import CHECKPOINT, METRICS, RESULT, WEIGHTS, Run, overview
+from lengthwise.training.overview import overview
+from lengthwise.training.runs import CHECKPOINT, METRICS, RESULT, WEIGHTS, Run
 from lengthwise.training.verification import verify
 
 
@@ -97,9 +98,9 @@ def test_records_behind_the_checkpoint_have_checksums_too(copies: dict[str, Path
     for place in (last + 8, len(whole) - 4, len(whole) - 1):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(UsageError, match=r"metrics\.jsonl is damaged"):
-            Run(run.path).metrics()
+            Run(run.path).metrics  # noqa: B018
     path.write_bytes(whole[:-1])  # a kill can do that
-    assert len(Run(run.path).metrics()) == len(whole.splitlines()) - 1
+    assert len(Run(run.path).metrics) == len(whole.splitlines()) - 1
 
 
 def weights_of_another_run(run: Path, other: Path) -> None:
@@ -172,14 +173,14 @@ def test_a_run_of_an_older_version_is_adopted_on_request(
     name: str, copies: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = copies[name]
-    records = Run(run).metrics()
+    records = Run(run).metrics
     make_old(run)
     with pytest.raises(UsageError, match=r"has no manifest\.json: it is of an older version"):
         api.resume(run)
     assert main(["check", str(run)]) == 2
     assert main(["check", str(run), "--adopt"]) == 0
     assert "verified" in capsys.readouterr().out
-    assert Run(run).metrics() == records
+    assert Run(run).metrics == records
     api.resume(run, progress=False)
     assert not verify(run)
 

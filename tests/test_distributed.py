@@ -59,7 +59,7 @@ def assert_close(run: Run, other: Run) -> None:
             # Softmax cancels it, so its gradient is rounding only, which AdamW makes full steps of.
             continue
         torch.testing.assert_close(tensor, others[name], rtol=0, atol=1e-6, msg=name)
-    for mine, theirs in zip(run.metrics(), other.metrics(), strict=True):
+    for mine, theirs in zip(run.metrics, other.metrics, strict=True):
         loss = pytest.approx(theirs.pop("loss", 0), abs=1e-6)
         assert mine.pop("loss", 0) == loss
         assert mine == theirs

@@ -10,8 +10,8 @@ import pytest
 import lengthwise
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-TRAINING = ["new_attention", "new_embedding", "new_task", "train_and_plot"]
-QUICK = {"train_and_plot": ["--examples", "20"]}
+TRAINING = ["new_attention", "new_embedding", "new_task", "sweep_and_compare", "train_and_plot"]
+QUICK = {"train_and_plot": ["--examples", "20"], "sweep_and_compare": ["--seeds", "1"]}
 
 
 def run(name: str, folder: Path, *arguments: str) -> str:

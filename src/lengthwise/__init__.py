@@ -11,19 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lengthwise.base import UsageError
-    from lengthwise.evaluation.accuracy import evaluate
-    from lengthwise.training.api import load, resume, train
+    from lengthwise.solver import Solver
+    from lengthwise.sweep.study import sweep
+    from lengthwise.training.api import evaluate, extend, load, resume, train
+    from lengthwise.training.comparison import Comparison, compare
     from lengthwise.training.experiment import Experiment
+    from lengthwise.training.runs import Run
 
-__all__ = ["Experiment", "UsageError", "evaluate", "load", "resume", "train"]
 MODULES = {
+    "Comparison": "lengthwise.training.comparison",
     "Experiment": "lengthwise.training.experiment",
+    "Run": "lengthwise.training.runs",
+    "Solver": "lengthwise.solver",
     "UsageError": "lengthwise.base",
-    "evaluate": "lengthwise.evaluation.accuracy",
+    "compare": "lengthwise.training.comparison",
+    "evaluate": "lengthwise.training.api",
+    "extend": "lengthwise.training.api",
     "load": "lengthwise.training.api",
     "resume": "lengthwise.training.api",
+    "sweep": "lengthwise.sweep.study",
     "train": "lengthwise.training.api",
 }
+__all__ = [
+    "Comparison",
+    "Experiment",
+    "Run",
+    "Solver",
+    "UsageError",
+    "compare",
+    "evaluate",
+    "extend",
+    "load",
+    "resume",
+    "sweep",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

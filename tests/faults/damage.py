@@ -13,7 +13,8 @@ from lengthwise.solver import Solver, saved
 from lengthwise.training import api, keys
 from lengthwise.training.locks import LOCK
 from lengthwise.training.loop import train
-from lengthwise.training.runs import CHECKPOINT, METRICS, WEIGHTS, Run, overview
+from lengthwise.training.overview import overview
+from lengthwise.training.runs import CHECKPOINT, METRICS, WEIGHTS, Run
 
 SETTING: dict[str, Any] = {
     "model.layers": 1,

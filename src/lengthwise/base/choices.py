@@ -12,6 +12,7 @@ from pydantic import (
     field_validator,
     model_serializer,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from lengthwise.base.errors import UsageError, explain, nearest
@@ -39,6 +40,24 @@ class Choice(Config):
     @model_serializer(mode="wrap")
     def _serialize_with_kind(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {"kind": self.kind, **serialize(self)}
+
+    def __repr__(self) -> str:
+        """The name, with the options that are not at their defaults: relative-key(clip=3)."""
+        fields = type(self).model_fields.items()
+        values = {name: getattr(self, name) for name, field in fields if differs(self, name, field)}
+        options = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        name = getattr(self, "kind", type(self).__qualname__)
+        return f"{name}({options})" if options else name
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+def differs(config: Config, name: str, field: FieldInfo) -> bool:
+    """Whether an option is not at its default, which may be the name of a choice."""
+    value = getattr(config, name)
+    is_default_choice = isinstance(value, Choice) and repr(value) == field.default
+    return value != field.default and not is_default_choice
 
 
 T = TypeVar("T")

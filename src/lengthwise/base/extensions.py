@@ -7,6 +7,7 @@ import pkgutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 
 from lengthwise.base.errors import UsageError
 
@@ -29,11 +30,11 @@ def import_files(more: Iterable[str] = ()) -> None:
         os.environ[VARIABLE] = os.pathsep.join(map(str, paths))
 
 
-def import_file(path: Path) -> None:
+def import_file(path: Path) -> ModuleType:
     name = f"own_{path.stem}"
     known = getattr(sys.modules.get(name), "__file__", None)
     if known == str(path):
-        return
+        return sys.modules[name]
     if known is not None:
         raise UsageError(f"{path} and {known} have the same name; rename one of them")
     if path.suffix != ".py" or not path.is_file():
@@ -47,3 +48,4 @@ def import_file(path: Path) -> None:
     except BaseException:
         del sys.modules[name]
         raise
+    return module

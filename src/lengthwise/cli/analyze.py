@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from lengthwise.cli.arguments import add_json, add_runs, positive, share
+from lengthwise.cli.arguments import add_json, add_runs, add_step, positive, share
 from lengthwise.cli.command import Command, Parser, command
 from lengthwise.cli.models import find_path
 from lengthwise.cli.output import print_json, print_table
@@ -31,6 +31,7 @@ class Analyze(Command):
         parser.add_argument(
             "--level", type=share, default=0.9, help="when a digit is learned (default: 0.9)"
         )
+        add_step(parser)
         add_json(parser)
 
     def run(self, chosen: argparse.Namespace) -> None:
@@ -48,13 +49,13 @@ class Analyze(Command):
         data = run.experiment.data
         one_more = min(data.train_digits + 1, data.test_digits)
         length = one_more if chosen.length is None else chosen.length
-        study = failure_study(run.load(), length, chosen.examples)
+        study = failure_study(run.load(step=chosen.step), length, chosen.examples)
         learned = {
             n: [
                 examples_to_reach(curve, chosen.level, digit)
                 for digit in range(1, curve.digits.shape[1] + 1)
             ]
-            for n, curve in learning_curves(run.metrics()).tested.items()
+            for n, curve in learning_curves(run.metrics).tested.items()
         }
         if chosen.json:
             print_json({"failures": study.to_json(), "level": chosen.level, "learned": learned})

@@ -148,3 +148,15 @@ def add_sharpness(parser: Parser) -> None:
     parser.add_argument(
         "--sharpness", type=float, default=1.0, help="factor of the attention scores (default: 1)"
     )
+
+
+def add_log(parser: Parser) -> None:
+    parser.add_argument(
+        "--log", metavar="TRACKER", help="send the records there, too: tensorboard or wandb"
+    )
+
+
+def add_step(parser: Parser) -> None:
+    parser.add_argument(
+        "--step", type=natural, help="use the weights of this step (training.keep_checkpoints)"
+    )

@@ -51,6 +51,7 @@ class Evaluate(Command):
         parser.add_argument(
             "--digits", action="store_true", help="show the accuracy of each digit too"
         )
+        arguments.add_step(parser)
         arguments.add_device(parser)
         arguments.add_threads(parser)
         arguments.add_json(parser)

@@ -27,6 +27,6 @@ def load_model(chosen: argparse.Namespace) -> "Solver":
 
     device = getattr(chosen, "device", "cpu")
     machine.prepare(device, getattr(chosen, "threads", 1))
-    solver = api.load(find_path(chosen), device)
+    solver = api.load(find_path(chosen), device, getattr(chosen, "step", None))
     second = getattr(chosen, "second_digits", None)
     return solver if second is None else solver.with_second_digits(second)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from lengthwise.cli.arguments import add_runs, positive
+from lengthwise.cli.arguments import add_log, add_runs, positive
 from lengthwise.cli.command import Command, Parser, command
 from lengthwise.cli.models import find_path
 from lengthwise.cli.train import finish
@@ -21,6 +21,7 @@ class Resume(Command):
         add_runs(parser)
         parser.add_argument("--device", help="go on there: cpu, cuda or mps")
         parser.add_argument("--threads", type=positive, help="go on with this many CPU threads")
+        add_log(parser)
 
     def run(self, chosen: argparse.Namespace) -> None:
         from lengthwise.training.runs import Run
@@ -29,4 +30,4 @@ class Resume(Command):
         given = {key: getattr(chosen, key) for key in ("device", "threads")}
         update = {key: value for key, value in given.items() if value is not None}
         run.experiment = run.experiment.model_copy(update=update)
-        finish(run, chosen.imports)
+        finish(run, chosen.imports, chosen.log)

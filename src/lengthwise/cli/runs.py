@@ -22,7 +22,7 @@ class Runs(Command):
 
     def run(self, chosen: argparse.Namespace) -> None:
         from lengthwise.training.display import summarise
-        from lengthwise.training.runs import overview
+        from lengthwise.training.overview import overview
 
         rows = overview(Path(chosen.runs))
         add_states(rows)

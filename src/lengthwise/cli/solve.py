@@ -36,6 +36,7 @@ class Solve(Command):
         )
         parser.add_argument("--file", metavar="FILE", help="a file with a problem in each line")
         arguments.add_layers(parser)
+        arguments.add_step(parser)
         arguments.add_device(parser)
         arguments.add_threads(parser)
         arguments.add_json(parser)

@@ -25,6 +25,7 @@ class Stress(Command):
         arguments.add_second_digits(parser)
         arguments.add_layers(parser)
         arguments.add_sharpness(parser)
+        arguments.add_step(parser)
         arguments.add_device(parser)
         arguments.add_threads(parser)
         arguments.add_json(parser)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.cli.arguments import add_runs
+from lengthwise.cli.arguments import add_log, add_runs
 from lengthwise.cli.command import Command, Parser, command
 from lengthwise.cli.output import print_accuracies, print_table
 
@@ -23,7 +23,7 @@ class Train(Command):
     on_several_processes = True
     usage = (
         "lengthwise train [CONFIG.yaml] [--KEY VALUE ...] [--keys] [--name NAME] [--runs DIR]"
-        " [--again] [--import FILE]"
+        " [--again] [--log TRACKER] [--import FILE]"
     )
     example = "lengthwise train --task addition --model.position absolute --training.steps 2000"
 
@@ -41,12 +41,14 @@ class Train(Command):
         parser.add_argument(
             "--again", action="store_true", help="train again if the run has finished"
         )
+        add_log(parser)
 
     def take_rest(self, chosen: argparse.Namespace, rest: list[str]) -> None:
         chosen.keys = rest  # parsed in `run`, since their names come from the configuration
 
     def run(self, chosen: argparse.Namespace) -> None:
         from lengthwise.training import api, keys
+        from lengthwise.training.trackers import find_tracker
         from lengthwise.training.yaml import read_yaml
 
         words: list[str] = chosen.keys
@@ -57,7 +59,9 @@ class Train(Command):
             print_keys(keys.nest(fields, overrides))
             return
         experiment = keys.load(file, overrides)
-        finish(api.create_run(experiment, chosen.runs, chosen.name, chosen.again), chosen.imports)
+        find_tracker(chosen.log)  # before a run is made
+        run = api.create_run(experiment, chosen.runs, chosen.name, chosen.again)
+        finish(run, chosen.imports, chosen.log)
 
 
 def print_keys(fields: Mapping[str, Any]) -> None:
@@ -71,15 +75,15 @@ def print_keys(fields: Mapping[str, Any]) -> None:
     print_table([], rows)
 
 
-def finish(run: "Run", imports: list[str]) -> None:
+def finish(run: "Run", imports: list[str], log: str | None = None) -> None:
     """Train a run to its end, and print its accuracy or how to go on."""
     from lengthwise.training import distributed
 
     with distributed.join(run.experiment.device.partition(":")[0]).only_first_prints():
-        train_and_print(run, imports)
+        train_and_print(run, imports, log)
 
 
-def train_and_print(run: "Run", imports: list[str]) -> None:
+def train_and_print(run: "Run", imports: list[str], log: str | None) -> None:
     from lengthwise.training import api
 
     again = "".join(f" --import {shlex.quote(name)}" for name in imports)
@@ -92,7 +96,7 @@ def train_and_print(run: "Run", imports: list[str]) -> None:
             note = f"the learning rate only rises: training.warmup_steps is {warmup}"
             print(note, file=sys.stderr)
         try:
-            api.resume(run)
+            api.resume(run, log=log)
         except KeyboardInterrupt:
             saved = "saved; " if run.checkpoint.exists() else ""
             print(f"\n{saved}go on with: lengthwise resume {run.path}{again}", file=sys.stderr)

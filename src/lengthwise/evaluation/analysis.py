@@ -131,7 +131,7 @@ class LearningCurves(Finding):
 def learning_curves(
     metrics: Sequence[Mapping[str, Any]], answer_symbols: Mapping[str, int] | None = None
 ) -> LearningCurves:
-    """The curves in a run's metrics (`run.metrics()`).
+    """The curves in a run's metrics (`run.metrics`).
 
     Records of training examples have all symbols of the layout. `answer_symbols`, as from
     `experiment.answer_symbols()`, keeps those that are not always padding.

@@ -6,20 +6,19 @@ from typing import Any
 import numpy as np
 
 from lengthwise.evaluation.analysis import over_seeds
+from lengthwise.evaluation.drawing import (
+    COLOURS,
+    EXACT_MATCH,
+    EXAMPLES,
+    count_examples,
+    line,
+    percent,
+)
 from lengthwise.paper.learning import DigitCurves
 from lengthwise.paper.results import Results
 
-COLOURS = (
-    "#0072B2",
-    "#E69F00",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-)  # for colour-blind eyes
+__all__ = ["COLOURS", "EXACT_MATCH", "EXAMPLES", "count_examples", "line", "percent"]
 BLUE, ORANGE, RED, GREEN, *_ = COLOURS
-EXACT_MATCH = "exact match (%)"
-EXAMPLES = "examples seen"
 POSITION = "position in the answer (1: the largest power of ten)"
 
 
@@ -34,31 +33,6 @@ def panels(figure: Any, *titles: str, columns: int = 2) -> list[Any]:
         axis.set_title(f"({letter}) {title}", loc="left", fontsize=10)
         axis.spines[["top", "right"]].set_visible(False)
     return axes[: len(titles)]
-
-
-def line(
-    axis: Any,
-    points: Mapping[Any, Sequence[float]],
-    label: str,
-    colour: Any,
-    marker: str = "o",
-    style: str = "-",
-    factor: float = 100,
-    width: float = 1.5,
-) -> None:
-    """The mean over seeds, with a band from the worst to the best.
-
-    `points` has one value for each seed; an x without any is left out.
-    """
-    seeds = {x: over_seeds(values) for x, values in points.items() if len(values)}
-    if not seeds:
-        return
-    few = marker if len(seeds) <= 30 else ""
-    x = list(seeds)
-    means = [factor * s.mean for s in seeds.values()]
-    axis.plot(x, means, style, color=colour, marker=few, ms=2.5 + width, lw=width, label=label)
-    worst, best = ([factor * getattr(s, end) for s in seeds.values()] for end in ("worst", "best"))
-    axis.fill_between(x, worst, best, color=colour, alpha=0.2, linewidth=0)
 
 
 def bars(
@@ -104,19 +78,6 @@ def draw_digits(axis: Any, curves: DigitCurves, most: int) -> None:
         line(axis, by_examples, f"{digit}" if is_named else "", colour)
     count_examples(axis)
     percent(axis, "accuracy of the digit (%)")
-
-
-def count_examples(axis: Any) -> None:
-    from matplotlib.ticker import EngFormatter
-
-    axis.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 7.5M
-    axis.locator_params(axis="x", nbins=6)
-    axis.set_xlim(left=0)
-    axis.set_xlabel(EXAMPLES)
-
-
-def percent(axis: Any, name: str = EXACT_MATCH) -> None:
-    axis.set(ylabel=name, ylim=(-3, 103))
 
 
 def level(axis: Any, value: float, label: str = "") -> None:

@@ -93,7 +93,7 @@ def write_record(run: Run, path: Path, measures: Mapping[str, Any]) -> Record:
     """Keep what matters of a finished run; measures of other artefacts on it stay."""
     assert run.result is not None
     before = read_record(path)["measures"] if path.exists() else {}
-    metrics = run.metrics()
+    metrics = run.metrics
     sessions = run.sessions()
     record: Record = {
         **run.result,

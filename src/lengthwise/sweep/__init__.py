@@ -1,7 +1,13 @@
-"""Many runs: what trains them, and where."""
+"""Many runs: which ones, what trains them, and where.
+
+`lengthwise.sweep(...)` trains a list or a grid of experiments and compares them.
+"""
 
 import importlib
 import pkgutil
+import sys
+from types import ModuleType
+from typing import Any
 
 from lengthwise.sweep.engine import ENGINES, End, Engine, build_engine, find_engine, option
 from lengthwise.sweep.local import Local
@@ -20,3 +26,15 @@ __all__ = [
 
 for module in pkgutil.iter_modules(__path__, f"{__name__}."):
     importlib.import_module(module.name)  # engines register themselves
+
+
+class SweepPackage(ModuleType):
+    """The package and the function have one name, so that the package can be called."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        from lengthwise.sweep.study import sweep
+
+        return sweep(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = SweepPackage

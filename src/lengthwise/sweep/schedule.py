@@ -57,9 +57,10 @@ def run_all(runs: Sequence["Run"], engine: Engine, display: "Display") -> Ends:
 
 def find_origin(run: "Run") -> Path | None:
     """The run that must finish before this one can start; None if it can start."""
+    from lengthwise.training.experiment import is_saved_model
     from lengthwise.training.runs import Run
 
-    if run.experiment.start_from is None:
+    if run.experiment.start_from is None or is_saved_model(run.experiment.start_from):
         return None
     origin = Path(run.experiment.start_from).resolve()
     return None if Run(origin).result is not None else origin

@@ -10,7 +10,7 @@ from lengthwise.base.tensors import pack_tensors, restore, unpack_tensors
 from lengthwise.solver import Solver
 from lengthwise.training.experiment import CONFIG
 from lengthwise.training.journal import Journal
-from lengthwise.training.runs import CHECKPOINT, METRICS, MODEL, Run
+from lengthwise.training.runs import CHECKPOINT, METRICS, MODEL, OPTIMIZER, Run
 from lengthwise.training.window import Window
 
 
@@ -26,11 +26,16 @@ class State:
 
     def tensors(self) -> dict[str, Tensor]:
         tensors = {f"{MODEL}{name}": tensor for name, tensor in self.solver.state_dict().items()}
-        for name, parameter in self.solver.named_parameters():
-            state = self.optimizer.state[parameter]
-            tensors |= {f"optimizer.{name}.{key}": value for key, value in state.items()}
+        tensors |= self.optimizer_tensors()
         tensors |= {"window.counts": self.window.counts}
         return tensors | {"window.total_loss": self.window.total_loss}
+
+    def optimizer_tensors(self) -> dict[str, Tensor]:
+        return {
+            f"optimizer.{name}.{key}": value
+            for name, parameter in self.solver.named_parameters()
+            for key, value in self.optimizer.state[parameter].items()
+        }
 
 
 def save_checkpoint(run: Run, state: State, metrics: Journal) -> None:
@@ -41,6 +46,12 @@ def save_checkpoint(run: Run, state: State, metrics: Journal) -> None:
         "identity": run.identity,
     }
     run.write({CHECKPOINT: pack_tensors(state.tensors(), metadata)})
+
+
+def save_optimizer(run: Run, state: State) -> None:
+    """Keep the optimiser's state, so that another run can go on with it."""
+    metadata = {"step": str(state.step), "identity": run.identity}
+    run.write({OPTIMIZER: pack_tensors(state.optimizer_tensors(), metadata)})
 
 
 def load_checkpoint(run: Run, state: State) -> None:

@@ -13,6 +13,7 @@ from lengthwise.training import loop
 SECONDS_BETWEEN_LINES = 20
 SECONDS_BETWEEN_COUNTS = 60
 NOTHING_YET: dict[str, Any] = {"speed": "", "loss": "", "accuracy": "", "left": ""}
+SECONDS_BETWEEN_UPDATES = 0.5  # in a notebook
 
 
 def percent(share: float) -> str:
@@ -40,9 +41,15 @@ def clock(seconds: float) -> str:
 class Display:
     """Shows runs as they train: `with Display() as display: display.show(progress)`."""
 
-    def __init__(self, labels: Mapping[str, str] | None = None, console: Console | None = None):
+    def __init__(
+        self,
+        labels: Mapping[str, str] | None = None,
+        console: Console | None = None,
+        quiet: bool = False,
+    ):
         self.labels = labels or {}
-        self.console = console or Console(stderr=True)
+        self.console = console or Console(stderr=True, quiet=quiet)
+        self.cells: dict[str, Any] = {}  # in a notebook, what shows each run
         self.bars: dict[str, TaskID] = {}
         self.shown: dict[str, float] = {}
         self.announced: set[str] = set()
@@ -62,8 +69,6 @@ class Display:
         )
 
     def __enter__(self) -> "Display":
-        if self.console.is_terminal:
-            self.progress.start()
         return self
 
     def __exit__(
@@ -72,12 +77,14 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.progress.stop()
+        if self.progress.live.is_started:
+            self.progress.stop()  # of one that was never started, it prints an empty line
 
     def count(self, done: int, active: int, total: int) -> None:
         """Show how many runs of a sweep have ended, and how many are submitted."""
         if self.console.is_terminal:
             if self.sweep is None:
+                self.progress.start()
                 self.sweep = self.progress.add_task("runs", **NOTHING_YET)
             self.progress.update(self.sweep, completed=done, total=total)
         elif time.monotonic() - self.counted >= SECONDS_BETWEEN_COUNTS:
@@ -87,6 +94,9 @@ class Display:
 
     def show(self, state: loop.Progress) -> None:
         label = self.labels.get(state.run, state.run)
+        if self.console.is_jupyter and not self.console.quiet:
+            self.show_in_notebook(state, label)
+            return
         if state.declined and state.run not in self.announced:
             self.announced.add(state.run)
             self.console.print(
@@ -96,6 +106,7 @@ class Display:
             )
         if self.console.is_terminal:
             if state.run not in self.bars:
+                self.progress.start()  # not before there is a bar: it would leave an empty line
                 self.bars[state.run] = self.progress.add_task(
                     label, total=state.steps, **NOTHING_YET
                 )
@@ -114,11 +125,29 @@ class Display:
         is_due = now - self.shown.get(state.run, -1e9) >= SECONDS_BETWEEN_LINES
         if state.step == state.steps or is_due:
             self.shown[state.run] = now
-            self.console.print(
-                f"{label}: step {state.step}/{state.steps},"
-                f" {state.examples_per_second:.0f} examples/s, loss {state.loss:.4f},"
-                f" {summarise(state.accuracy) or 'not yet tested'},"
-                f" {clock(state.seconds_left)} left",
-                highlight=False,
-                soft_wrap=True,
-            )
+            self.console.print(describe(state, label), highlight=False, soft_wrap=True)
+
+    def show_in_notebook(self, state: loop.Progress, label: str) -> None:
+        """One line for each run, which is replaced as the run goes on."""
+        from IPython.display import display
+
+        now = time.monotonic()
+        is_due = now - self.shown.get(state.run, -1e9) >= SECONDS_BETWEEN_UPDATES
+        if not is_due and state.step < state.steps:
+            return
+        self.shown[state.run] = now
+        content = {"text/plain": describe(state, label)}
+        if state.run in self.cells:
+            self.cells[state.run].update(content, raw=True)
+        else:
+            self.cells[state.run] = display(content, raw=True, display_id=True)
+
+
+def describe(state: loop.Progress, label: str) -> str:
+    """A run's progress in a line."""
+    return (
+        f"{label}: step {state.step}/{state.steps},"
+        f" {state.examples_per_second:.0f} examples/s, loss {state.loss:.4f},"
+        f" {summarise(state.accuracy) or 'not yet tested'},"
+        f" {clock(state.seconds_left)} left"
+    )

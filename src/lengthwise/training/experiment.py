@@ -2,32 +2,65 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from lengthwise.arithmetic.tasks import AnyTask
-from lengthwise.base import Config, UsageError
+from lengthwise.base import Choice, Config, UsageError
+from lengthwise.base.choices import differs
 from lengthwise.model import ModelConfig, PositionalAttention
 from lengthwise.problems.layouts import LAYOUTS, AnyLayout, Layout
 from lengthwise.problems.lengths import Lengths
 from lengthwise.problems.sampling import Sampling
 from lengthwise.problems.training_set import DataConfig
-from lengthwise.solver import Solver
+from lengthwise.solver import Solver, saved
 from lengthwise.training.optimizers import AnyOptimizer
+from lengthwise.training.own_code import own_code
 from lengthwise.training.yaml import write_yaml
 
 CONFIG, IDENTITY = "config.yaml", "identity"  # in a run's directory
 DEFAULT_STEPS = 3000
+POWERS_OF_TWO = "powers-of-two"
 Beta = Annotated[float, Field(ge=0, lt=1)]
+# Options that don't matter for the result: what a run is called, how it is cut, what it keeps.
+UNIMPORTANT = {
+    "model": {"preset"},
+    "training": {
+        *("steps", "epochs", "examples"),  # the identity has the budget in steps instead
+        *("checkpoint_every", "keep_checkpoints", "keep_optimizer"),
+    },
+}
 
 
 def parse_betas(value: object) -> object:
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
         raise UsageError(f"training.betas is {value!r}, but AdamW has two, such as [0.9, 0.98]")
     return tuple(value)
+
+
+def parse_kept(value: object) -> object:
+    """The steps whose weights are kept: a number, a list, or powers-of-two."""
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    steps: list[Any] = list(value) if is_list else [value]  # type: ignore[call-overload]
+    least = 0 if is_list else 1
+    is_valid = steps and all(type(step) is int and step >= least for step in steps)
+    if value is None or value == POWERS_OF_TWO:
+        return value
+    if not is_valid:
+        raise UsageError(
+            f"training.keep_checkpoints is {value!r}, but it is a number of steps such as 1000,"
+            f" a list such as [100, 1000], or {POWERS_OF_TWO}"
+        )
+    return sorted(set(steps)) if is_list else value
+
+
+def parse_origin(value: object) -> object:
+    """The path of a run, which may be given as such."""
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 class TrainingConfig(Config):
@@ -56,6 +89,15 @@ class TrainingConfig(Config):
     )
     log_every: int = Field(50, ge=1, description="steps between records of the loss")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
+    keep_checkpoints: Annotated[
+        int | list[int] | Literal["powers-of-two"] | None, BeforeValidator(parse_kept)
+    ] = Field(
+        None,
+        description="weights to keep: every n steps, a list, powers-of-two",
+    )
+    keep_optimizer: bool = Field(
+        False, description="keep the optimiser's state at the end, for `extend`"
+    )
 
     @model_validator(mode="after")
     def _check_budget(self) -> "TrainingConfig":
@@ -65,6 +107,15 @@ class TrainingConfig(Config):
             names = " and ".join(f"training.{key}" for key in given)
             raise UsageError(f"a run has one budget, but {names} are given")
         return self
+
+    def keeps(self, step: int) -> bool:
+        """Whether the weights of a step are kept."""
+        kept = self.keep_checkpoints
+        if isinstance(kept, int):
+            return step % kept == 0
+        if isinstance(kept, list):
+            return step in kept
+        return kept == POWERS_OF_TWO and step & (step - 1) == 0
 
 
 class EvaluationConfig(Config):
@@ -92,8 +143,11 @@ class Experiment(Config):
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     seed: int = Field(0, ge=0, description="of weights, data, dropout and test sets")
-    start_from: str | None = Field(
-        None, description="a run whose weights are the start: fine-tuning"
+    start_from: Annotated[str | None, BeforeValidator(parse_origin)] = Field(
+        None, description="a run or a saved model whose weights are the start"
+    )
+    start_optimizer: bool = Field(
+        False, description="start from the state of that run's optimiser, too"
     )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="bfloat16 is PyTorch's autocast"
@@ -116,6 +170,8 @@ class Experiment(Config):
             raise UsageError(
                 f"data.train_operands is {self.data.train_operands}, but the task has {operands}"
             )
+        if self.start_optimizer and not self.start_from:
+            raise UsageError("start_optimizer is true, but there is no start_from")
         for key in ("lengths", "final_lengths"):
             for length in getattr(self.evaluation, key) or []:
                 if not 1 <= length <= self.data.test_digits:
@@ -174,22 +230,19 @@ class Experiment(Config):
         """The model, not yet initialised."""
         return Solver(self.task, self.data.test_digits, self.layout, self.model)
 
-    def identity(self, origin: str | None = None) -> str:
+    def identity(self, origin: str | None = None, code: Mapping[str, str] | None = None) -> str:
         """A hash of all that matters for the result, which the device or a preset's name does not.
 
         Options at their defaults are left out, so that an experiment keeps its identity when later
         versions add options; a default must never change. `origin` is the identity of `start_from`
-        where it can't be read there.
+        where it can't be read there. `code` are the digests of the user's own classes; by default
+        of those that are loaded.
         """
-        left_out = {
-            "model": {"preset"},
-            "training": {"steps", "epochs", "examples", "checkpoint_every"},
-        }
         fields: dict[str, Any] = {"seed": self.seed, "precision": self.precision}
         for name in ("task", "layout", "data", "model", "training", "evaluation"):
             section: BaseModel = getattr(self, name)
             dumped = section.model_dump(
-                mode="json", exclude_defaults=True, exclude=left_out.get(name)
+                mode="json", exclude_defaults=True, exclude=UNIMPORTANT.get(name)
             )
             # A choice at its default is dumped as its kind; other defaults are left out already.
             options = type(section).model_fields.items()
@@ -198,6 +251,10 @@ class Experiment(Config):
         fields["steps"] = self.steps
         own_origin = read_identity(self.start_from) if self.start_from and not origin else None
         fields["start_from"] = origin or own_origin
+        if self.start_optimizer:
+            fields["start_optimizer"] = True
+        if code := own_code(self) if code is None else code:
+            fields["code"] = dict(code)
         text = json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -205,16 +262,41 @@ class Experiment(Config):
         """A readable name for the run's directory that no other experiment has."""
         return f"{self.task.kind}-{self.model.position.kind}-{self.identity()[:8]}"
 
+    def __repr__(self) -> str:
+        """The choices, and the other keys that are not at their defaults."""
+        shown = {"task": self.task, "layout": self.layout, "model.position": self.model.position}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            inner = value if isinstance(value, Config) and not isinstance(value, Choice) else self
+            options = type(inner).model_fields if inner is not self else {name: field}
+            for option, described in options.items():
+                if differs(inner, option, described):
+                    key = option if inner is self else f"{name}.{option}"
+                    shown.setdefault(key, getattr(inner, option))
+        return f"Experiment({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
     def to_yaml(self) -> str:
         return write_yaml(self.model_dump(mode="json"))
 
 
+def is_saved_model(path: Path | str) -> bool:
+    """Whether a directory has what `save_pretrained` writes, and is not a run."""
+    folder = Path(path)
+    files = (folder / saved.CONFIG, folder / saved.WEIGHTS)
+    return not (folder / CONFIG).exists() and all(file.is_file() for file in files)
+
+
 def read_identity(run: Path | str) -> str:
-    """The identity of a run's experiment as it was when the run was made."""
+    """The identity of a run's experiment as it was when the run was made; a saved model's hash."""
     path = Path(run) / IDENTITY
-    if not path.is_file():
-        raise UsageError(f"{run} is not a run: it has no file {IDENTITY}")
     try:
+        if is_saved_model(run):
+            return hashlib.sha256((Path(run) / saved.WEIGHTS).read_bytes()).hexdigest()
+        if not path.is_file():
+            raise UsageError(f"{run} is not a run: it has no file {IDENTITY}")
         return path.read_text().strip()
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} can't be read: {error}") from None

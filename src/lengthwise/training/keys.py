@@ -107,7 +107,11 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
     >>> parse_overrides(["--model.width", "64", "--data.priming={10: 50}", "--layout", "compact"])
     {'model.width': 64, 'data.priming': {10: 50}, 'layout': 'compact'}
     """
-    overrides: dict[str, Any] = {}
+    return {key: parse_scalar(text) for key, text in split_overrides(arguments)}
+
+
+def split_overrides(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Dotted keys with the text of their values, from command-line words."""
     words = list(arguments)
     while words:
         word = words.pop(0)
@@ -123,8 +127,7 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
             text = "true"
         if not text.strip():
             raise UsageError(f"--{key} needs a value")
-        overrides[key] = parse_scalar(text)
-    return overrides
+        yield key, text
 
 
 class Key(NamedTuple):

@@ -16,17 +16,19 @@ import torch.nn.functional as F
 
 from lengthwise import fast
 from lengthwise.base import UsageError, generator
+from lengthwise.base.tensors import restore
 from lengthwise.evaluation.accuracy import Accuracy, evaluate, measure_accuracy
 from lengthwise.problems.batch import TrainingBatch
 from lengthwise.problems.evaluation_set import evaluation_set
 from lengthwise.problems.training_set import Examples, TrainingSet
 from lengthwise.solver import Solver
 from lengthwise.training import machine
-from lengthwise.training.checkpoint import State, load_checkpoint, save_checkpoint
+from lengthwise.training.checkpoint import State, load_checkpoint, save_checkpoint, save_optimizer
 from lengthwise.training.distributed import ALONE, Alone
 from lengthwise.training.experiment import Experiment, TrainingConfig
 from lengthwise.training.interrupts import deferred_interrupts
 from lengthwise.training.journal import NoJournal
+from lengthwise.training.origin import load_optimizer, load_origin
 from lengthwise.training.prefetch import draw_ahead
 from lengthwise.training.runs import Run
 from lengthwise.training.window import Window
@@ -61,6 +63,7 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
             if group.leads:
                 run.clean_up()
             return
+        run.check_code()
         if group.leads:
             run.forget_failure()
         state = initial_state(run, device)
@@ -70,6 +73,8 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
         config, steps, solver = experiment.training, experiment.steps, state.solver
         accuracy, first = run.last_accuracy(), state.step
         started = time.monotonic() - state.seconds
+        if state.step == 0 and config.keeps(0) and group.leads:
+            run.keep_weights(solver, 0)
 
         rows = group.rows(config.batch_size)
         drawn = batches(experiment, solver, state.step, data_seed(run), rows)
@@ -111,6 +116,8 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
                 accuracy = {a.length: a.exact_match for a in tested}
                 metrics.append({**seen, "evaluation": [a.to_json() for a in tested]})
             state.seconds = time.monotonic() - started
+            if config.keeps(step) and group.leads:
+                run.keep_weights(solver, step)
             if save and group.leads:
                 save_checkpoint(run, state, metrics)
             if stop:
@@ -118,16 +125,22 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
             if log or device.type == "cpu":  # to ask a GPU at every step would make it wait
                 shown_loss = loss.item()
             pace = (time.monotonic() - session_started) / (step - first)
-            yield Progress(
-                run.path.name,
-                step,
-                steps,
-                shown_loss,
-                accuracy,
-                config.batch_size / pace,
-                pace * (steps - step),
-                reason,
-            )
+            try:
+                yield Progress(
+                    run.path.name,
+                    step,
+                    steps,
+                    shown_loss,
+                    accuracy,
+                    config.batch_size / pace,
+                    pace * (steps - step),
+                    reason,
+                )
+            except GeneratorExit:  # the caller leaves its loop early
+                check_finite(run, state, group)
+                if group.leads:
+                    save_checkpoint(run, state, metrics)
+                raise
 
         tested = group.map(  # the checkpoint of the last step lets this be stopped at any block
             lambda n: measure_accuracy(
@@ -143,6 +156,8 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
             "seconds": round(time.monotonic() - started, 1),
             "evaluation": [a.to_json() for a in tested],
         }
+        if config.keep_optimizer and group.leads:
+            save_optimizer(run, state)
         if group.leads:
             run.finish(solver, result, metrics)
         group.wait()
@@ -162,43 +177,21 @@ def initial_state(run: Run, device: torch.device) -> State:
         solver.encoder.compile()
     config = experiment.training
     optimizer = config.optimizer.build(solver, config.betas, config.weight_decay)
-    return State(solver, optimizer, Window(experiment.training_layout().n_out, device))
+    state = State(solver, optimizer, Window(experiment.training_layout().n_out, device))
+    if experiment.start_optimizer and not resumed:
+        restore(state.optimizer_tensors(), *load_optimizer(experiment))
+    return state
 
 
 def initial_solver(experiment: Experiment) -> Solver:
-    """The model with random weights, or those of another run."""
+    """The model with random weights, or those that it starts from."""
     solver = experiment.build()
     if experiment.start_from is None:
         seed = int(generator(experiment.seed, "initialisation").integers(2**62))
         solver.encoder.initialise(torch.Generator().manual_seed(seed))
     else:
-        solver.load_state_dict(find_origin(experiment).load().state_dict())
+        solver.load_state_dict(load_origin(experiment))
     return solver
-
-
-def find_origin(experiment: Experiment) -> Run:
-    """The run that an experiment starts from, if its weights fit."""
-    assert experiment.start_from is not None
-    origin = Run(experiment.start_from)
-    parts: Any = {"task": True, "layout": True, "model": True, "data": {"test_digits"}}
-    ours, theirs = (
-        e.model_dump(include=parts, exclude={"model": {"preset"}})
-        for e in (experiment, origin.experiment)
-    )
-    for part, fields in ours.items():
-        for key, value in fields.items():
-            other = theirs[part].get(key)
-            if other != value:
-                raise UsageError(
-                    f"start_from is {origin.path}, whose {part}.{key} is {other!r}"
-                    f" instead of {value!r}"
-                )
-    if origin.status != "finished":
-        raise UsageError(
-            f"start_from is {origin.path}, which has not finished"
-            f" (`lengthwise resume {origin.path}`)"
-        )
-    return origin
 
 
 def data_seed(run: Run) -> int:

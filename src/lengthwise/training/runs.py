@@ -4,13 +4,17 @@ runs/addition-relative-key-1f2e3d4c/
     manifest.json             a digest of every other file; any changed byte is noticed
     config.yaml               the whole configuration
     identity                  a hash of what matters in it
+    code.json                 digests and files of the user's own classes, if it has any
     environment.json          versions, commit and machine of every session
     metrics.jsonl             a line for each record of the loss and for each evaluation
     checkpoint.safetensors    all that is needed to go on; removed when the run has finished
     model.safetensors         the trained weights, with config.json for `Solver.from_pretrained`
     result.json               the final evaluation; its presence says that the run has finished
+    weights-1000.safetensors  those of a step that is kept (training.keep_checkpoints)
+    optimizer.safetensors     the optimiser's state at the end (training.keep_optimizer)
 """
 
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -26,11 +30,13 @@ from lengthwise.base.files import PARTIAL, parse_json, sync_directory, to_json, 
 from lengthwise.base.manifest import MANIFEST, Manifest
 from lengthwise.base.tensors import check_finite, pack_tensors, restore, unpack_tensors
 from lengthwise.evaluation.accuracy import Accuracy
+from lengthwise.evaluation.analysis import LearningCurves, learning_curves
 from lengthwise.solver import Solver
 from lengthwise.training import keys
 from lengthwise.training.experiment import CONFIG, IDENTITY, Experiment, read_identity
 from lengthwise.training.journal import Journal, read_lines, read_records
 from lengthwise.training.locks import LOCK, hold, is_held
+from lengthwise.training.own_code import CODE, changed_parts, missing_code, own_code, record_code
 from lengthwise.training.yaml import FastLoader, parse_yaml
 
 Status = Literal["finished", "running", "interrupted", "failed"]
@@ -39,16 +45,23 @@ CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "model.safetensors"
 METRICS, RESULT, FAILURE = "metrics.jsonl", "result.json", "failure.json"
 ENVIRONMENT = "environment.json"
 WRITTEN = {CHECKPOINT, WEIGHTS, METRICS, RESULT, FAILURE, ENVIRONMENT}  # by every training
+MADE_FIRST = {CONFIG, IDENTITY, CODE}  # with the run
 SECONDS_FOR_CREATION = 20.0  # at most, while other processes create the same run
 SECONDS_FOR_STATUS = 0.5  # another process may hold a run only to ask for its status
+OPTIMIZER = "optimizer.safetensors"
+KEPT = re.compile(r"weights-(\d+)\.safetensors")  # of a step
 MODEL = "model."  # how the names of the model's tensors in a checkpoint begin
+
+
+class NotImported(UsageError):
+    """The run needs code of the user's own that isn't imported."""
 
 
 class Run:
     """One run's directory."""
 
-    def __init__(self, path: Path | str):
-        if not isinstance(path, str | Path):
+    def __init__(self, path: "Run | Path | str"):
+        if not isinstance(path, str | os.PathLike):
             raise UsageError(f"a run is the path of its directory, not {path!r}")
         self.path = Path(path)
         if not is_run(self.path):
@@ -58,15 +71,29 @@ class Run:
         self.manifest = Manifest.load(self.path)
         config = self.manifest.read(CONFIG) or b""
         self.identity = (self.manifest.read(IDENTITY) or b"").decode().strip()
+        self.code = self.read_json(CODE) or {"digests": {}, "files": {}}
         try:
             self.experiment = keys.parse(parse_yaml(config, "it", FastLoader))
-            if not self.experiment.start_from and self.experiment.identity() != self.identity:
+            identity = self.identity
+            if not self.experiment.start_from:
+                identity = self.experiment.identity(code=self.code["digests"])
+            if identity != self.identity:
                 raise UsageError("it isn't the experiment of the file identity beside it")
         except UsageError as error:
+            if missing := missing_code(self.code):
+                raise NotImported(f"{self.path} needs {missing}: {error}") from None
             damaged = f"{self.path / CONFIG} is damaged, of another version, or of {NOT_IMPORTED}"
             raise UsageError(f"{damaged}: {error}") from None
         self.checkpoint = self.path / CHECKPOINT
         self.weights = self.path / WEIGHTS
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        experiment = self.experiment
+        what = f"{experiment.task!r}, {experiment.model.position!r}, seed {experiment.seed}"
+        return f"<Run {self.path}: {self.status}, {what}>"
 
     @classmethod
     def create(
@@ -92,14 +119,30 @@ class Run:
                 if is_free(path, identity):  # still, now that no other process creates it
                     remove_partial_files(path)
                     manifest = Manifest(path)
-                    files = {IDENTITY: f"{identity}\n", CONFIG: experiment.to_yaml()}
-                    manifest.replace({name: text.encode() for name, text in files.items()})
+                    files = {IDENTITY: f"{identity}\n".encode()}
+                    if own_code(experiment):
+                        files[CODE] = to_json(record_code(experiment))
+                    manifest.replace({**files, CONFIG: experiment.to_yaml().encode()})
                     manifest.settle()
         run = cls(path)
         if run.identity != identity:
-            raise UsageError(f"{path} holds another experiment; choose another --name")
-        run.experiment = experiment  # the same but for the device and the threads
+            changed = changed_parts(experiment, run.code)
+            what = f"other code of the {changed[0]}" if changed else "another experiment"
+            raise UsageError(f"{path} holds {what}; choose another --name")
+        is_changed = run.experiment.training != experiment.training  # in what is kept
+        run.experiment = experiment  # the same but for that, the device and the threads
+        if is_changed and run.status in ("interrupted", "failed"):
+            with run.locked():
+                run.write({CONFIG: experiment.to_yaml().encode()})
         return run
+
+    def check_code(self) -> None:
+        """Raise a UsageError if the user's own code has changed since the run was made."""
+        if changed := changed_parts(self.experiment, self.code):
+            raise UsageError(
+                f"{self.path} was started with other code of the {changed[0]};"
+                " `lengthwise train` makes a new run"
+            )
 
     @contextmanager
     def locked(self, patience: float = SECONDS_FOR_STATUS) -> Iterator[None]:
@@ -149,12 +192,23 @@ class Run:
             raise UsageError(f"{damaged}: it has no evaluation ({error})") from None
         return dict(result)
 
+    @property
     def metrics(self) -> list[dict[str, Any]]:
         """The records so far, without a last line that is still being written."""
         return read_records(self.manifest.read(METRICS) or b"", self.path / METRICS)
 
     def evaluations(self) -> list[dict[str, Any]]:
-        return [record for record in self.metrics() if "evaluation" in record]
+        return [record for record in self.metrics if "evaluation" in record]
+
+    def curves(self) -> LearningCurves:
+        """How accuracy rose, by length, and on training and primed examples."""
+        return learning_curves(self.metrics, self.experiment.answer_symbols())
+
+    def plot(self, out: str | Path | None = None) -> Any:
+        """A matplotlib figure: accuracy by length, and learning curves; `out` saves it."""
+        from lengthwise.training.comparison import Comparison
+
+        return Comparison([self]).plot(out)
 
     def last_accuracy(self) -> dict[int, float]:
         """Exact match by length in the last evaluation."""
@@ -203,7 +257,7 @@ class Run:
     def clear(self) -> None:
         """Forget all that the run has done, to train it again."""
         with self.locked():
-            made = (self.manifest.contents.keys() | WRITTEN) - {CONFIG, IDENTITY}
+            made = (self.manifest.contents.keys() | WRITTEN) - MADE_FIRST
             # The sign of having finished goes first.
             self.write(dict.fromkeys(sorted(made, key=lambda name: name != RESULT)))
             self.manifest.settle()
@@ -215,11 +269,26 @@ class Run:
     def fail(self, reason: str, step: int) -> None:
         self.write({FAILURE: to_json({"step": step, "reason": reason})})
 
-    def load(self, device: str = "cpu") -> Solver:
-        """The model: its final weights, or those of the last checkpoint."""
-        self.manifest.verify(left_out=[WEIGHTS, CHECKPOINT])
+    def keep_weights(self, solver: Solver, step: int) -> None:
+        """Keep the weights of a step."""
+        metadata = {"step": str(step), "identity": self.identity}
+        self.write({kept_name(step): pack_tensors(solver.state_dict(), metadata)})
+
+    def kept_steps(self) -> list[int]:
+        """The steps whose weights can be loaded: those that are kept, and the last one."""
+        names = map(KEPT.fullmatch, self.manifest.contents)
+        last = {self.experiment.steps} if WEIGHTS in self.manifest.contents else set()
+        return sorted(last | {int(name[1]) for name in names if name})
+
+    def small_files(self) -> set[str]:
+        """The files that are read at once when a run is listed."""
+        return {name for name in self.manifest.contents if not name.endswith(".safetensors")}
+
+    def load(self, device: str = "cpu", step: int | None = None) -> Solver:
+        """The model: its final weights, those of the last checkpoint, or of a step that is kept."""
+        self.manifest.verify(left_out=self.manifest.contents.keys() - self.small_files())
         solver = self.experiment.build()
-        path, tensors = self.read_weights()
+        path, tensors = self.read_weights() if step is None else self.read_kept(step)
         restore(solver.state_dict(), tensors, path)
         check_finite(tensors, path)
         return solver.to(device).eval()
@@ -233,6 +302,23 @@ class Run:
             own = {name: t for name, t in tensors.items() if name.startswith(MODEL)}
             return self.checkpoint, {name.removeprefix(MODEL): t for name, t in own.items()}
         raise UsageError(f"{self.path} has no weights: neither {WEIGHTS} nor {CHECKPOINT}")
+
+    def read_kept(self, step: int) -> tuple[Path, dict[str, Tensor]]:
+        """The file that has the weights of a step, and these."""
+        if step not in (known := self.kept_steps()):
+            those = f"those of the steps {', '.join(map(str, known))}" if known else "none"
+            raise UsageError(
+                f"{self.path} has no weights of step {step}, but {those}"
+                " (training.keep_checkpoints says which are kept)"
+            )
+        name = kept_name(step)
+        if (content := self.manifest.read(name)) is None:
+            return self.read_weights()  # of the last step
+        return self.path / name, unpack_tensors(content, self.path / name)[0]
+
+
+def kept_name(step: int) -> str:
+    return f"weights-{step}.safetensors"
 
 
 def is_run(path: Path) -> bool:
@@ -249,7 +335,7 @@ def is_free(path: Path, identity: str) -> bool:
     if not is_run(path):
         return True
     run = Run(path)
-    return run.identity != identity and run.manifest.contents.keys() <= {CONFIG, IDENTITY}
+    return run.identity != identity and run.manifest.contents.keys() <= MADE_FIRST
 
 
 def remove_partial_files(path: Path) -> None:
@@ -257,41 +343,6 @@ def remove_partial_files(path: Path) -> None:
     for partial in path.glob(f".*{PARTIAL}"):
         with writing(partial):
             partial.unlink(missing_ok=True)
-
-
-def overview(root: Path) -> list[dict[str, Any]]:
-    """All runs in a directory, with status and accuracy; unreadable ones are listed as damaged.
-
-    Weights and checkpoints are large and not verified here; `lengthwise check` does that.
-    """
-    if root.exists() and not root.is_dir():
-        raise UsageError(f"{root} is not a directory of runs")
-    rows = []
-    for path in sorted(root.iterdir()) if root.exists() else ():
-        row: dict[str, Any] = {"run": str(path), "step": 0, "steps": 0}
-        row |= {"accuracy": {}, "headline": {}}
-        try:
-            if not is_run(path):
-                continue
-            row |= describe_run(Run(path))
-        except Exception as error:  # whatever it is: one damaged run never hides the others
-            row |= {"status": "damaged", "reason": " ".join(str(error).split())}
-        rows.append(row)
-    return rows
-
-
-def describe_run(run: Run) -> dict[str, Any]:
-    run.manifest.verify(left_out=[WEIGHTS, CHECKPOINT])
-    records, result = run.metrics(), run.result
-    tested = {a["length"]: a["exact_match"] for a in (result or {}).get("evaluation", [])}
-    accuracy = tested or run.last_accuracy()
-    return {
-        "status": run.status,
-        "step": records[-1]["step"] if records else 0,
-        "steps": run.experiment.steps,
-        "accuracy": accuracy,
-        "headline": {n: accuracy[n] for n in run.experiment.lengths if n in accuracy},
-    }
 
 
 def is_name(name: object) -> bool:

@@ -1,0 +1,93 @@
+"""Trackers get what metrics.jsonl says: TensorBoard's event files, and wandb offline."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lengthwise
+from lengthwise.base import UsageError
+from lengthwise.cli.main import main
+from lengthwise.training import trackers
+from lengthwise.training.runs import Run
+
+QUICK: dict[str, Any] = {
+    "model.preset": "tiny",
+    "training.steps": 6,
+    "training.batch_size": 4,
+    "training.log_every": 2,
+    "evaluation.every": 3,
+    "evaluation.lengths": [5, 6],
+    "evaluation.examples": 4,
+    "evaluation.final_lengths": [5],
+    "evaluation.final_examples": 4,
+}
+
+
+def events(folder: Path) -> dict[str, dict[int, float]]:
+    """The scalars of event files, by name and step."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    (file,) = folder.glob("events.out.tfevents.*")
+    read = accumulator.EventAccumulator(str(file))
+    read.Reload()
+    return {
+        name: {event.step: event.value for event in read.Scalars(name)}
+        for name in read.Tags()["scalars"]
+    }
+
+
+def expected(run: Run) -> dict[str, dict[int, float]]:
+    """The same, from the run's own records."""
+    values: dict[str, dict[int, float]] = {}
+    for record in run.metrics:
+        for name, value in trackers.scalars(record).items():
+            values.setdefault(name, {})[record["step"]] = value
+    for accuracy in (run.result or {})["evaluation"]:
+        values[f"final/{accuracy['length']} digits"] = {6: accuracy["exact_match"]}
+    return values
+
+
+def test_tensorboard_has_the_runs_records(tmp_path: Path) -> None:
+    """While it trains, and when its records are sent again afterwards."""
+    pytest.importorskip("tensorboard")
+    run = lengthwise.train(QUICK, tmp_path, "logged", progress=False, log="tensorboard")
+    assert {"loss", "learning_rate", "exact_match/6 digits"} <= expected(run).keys()
+    for _ in range(2):
+        found = events(run.path / "tensorboard")
+        assert found.keys() == expected(run).keys()
+        for name, points in expected(run).items():
+            assert found[name] == pytest.approx(points)
+        assert main(["log", str(run.path), "--to", "tensorboard"]) == 0
+
+
+def test_wandb_offline_keeps_a_run(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    run = lengthwise.train(QUICK, tmp_path, "logged", progress=False)
+    command = [sys.executable, "-m", "lengthwise", "log", str(run.path), "--to", "wandb"]
+    environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
+    subprocess.run(command, env=environment, check=True, timeout=300)
+    (file,) = run.path.glob("wandb/offline-run-*/*.wandb")
+    assert run.identity[:16] in file.name
+    content = file.read_bytes()
+    assert b"exact_match/6 digits" in content
+    assert b"final/5 digits" in content
+
+
+def test_a_tracker_that_is_not_installed_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"needs the package wandb: pip install 'lengthwise\[wan"):
+        lengthwise.train(QUICK, tmp_path, log="wandb")
+    assert not list(tmp_path.iterdir())
+
+
+def test_trackers_are_imported_only_when_asked(tmp_path: Path) -> None:
+    code = (
+        "import sys, lengthwise.training.api\n"
+        "assert not {'tensorboard', 'wandb', 'pandas', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
