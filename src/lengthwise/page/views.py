@@ -99,7 +99,7 @@ def summarise(experiment: Experiment) -> Json:
 
 def describe_run(run: Run) -> Json:
     """A run's accuracy by length, its curves and its loss, as far as it is trained."""
-    metrics, result = run.metrics(), run.result
+    metrics, result = run.metrics, run.result
     experiment = run.experiment
     evaluations = [record["evaluation"] for record in metrics if "evaluation" in record]
     tested = result["evaluation"] if result else (evaluations[-1] if evaluations else [])
