@@ -1,5 +1,6 @@
 """What all tests share: reproducible hypothesis, one thread, and the tasks that contracts cover."""
 
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -40,3 +41,13 @@ def task(request: pytest.FixtureRequest) -> Task:
     """Every registered task with its defaults, and some with other options."""
     options: Task = TASKS.parse(request.param)  # type: ignore[assignment]
     return options
+
+
+@pytest.fixture(scope="session")
+def trained_adder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the record's model, which adds numbers of any length after some seconds."""
+    from lengthwise.frontier.records import SUM
+    from lengthwise.training import api
+
+    fields = {**SUM, "training.steps": 1000, "evaluation.final_examples": 50}
+    return api.train(fields, root=tmp_path_factory.mktemp("runs"), progress=False).path

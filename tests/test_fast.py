@@ -134,6 +134,7 @@ CHOICES = [
 ]
 IN_C = {"none", "absolute", "coupled", "abacus", "relative-key", "relative-key-query", "full"}
 IN_C |= {"fixed"}
+BY_POSITION = ("positional", "columns", "rewrite")
 
 
 @pytest.mark.parametrize(("option", "value"), CHOICES, ids=label)
@@ -141,8 +142,10 @@ def test_every_choice_is_computed_as_by_pytorch(option: str, value: Any) -> None
     """In C, or not for a reason that names the option."""
     given = problems()
     fields: dict[str, Any] = {"position": "relative-key", option: value}
-    if value == "positional":
+    if value in BY_POSITION:
         fields["position"] = "relative-bias"
+    if value in ("columns", "rewrite"):  # they need each other
+        fields |= {"attention": "columns", "depth": "rewrite"}
     encoder = encoder_of(**fields)
     reason = fast.decline_reason(encoder, given.tokens, given.coordinates)
     ours, theirs = fast.logits(encoder, *given), encoder(*given)
@@ -151,7 +154,7 @@ def test_every_choice_is_computed_as_by_pytorch(option: str, value: Any) -> None
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
     else:
         assert is_sentence(reason)
-        assert option in str(reason) or value == "positional"
+        assert option in str(reason) or value in BY_POSITION
         assert torch.equal(ours, theirs)
 
 

@@ -254,6 +254,10 @@ def test_every_attention_and_depth_keeps_the_contract(
     attention: dict[str, Any], depth: str, name: str
 ) -> None:
     """Logits don't depend on the batch, or on how many positions are read; all weights learn."""
+    if (attention["kind"] == "columns") != (depth == "rewrite"):  # they need each other
+        with pytest.raises(ValueError, match=r"needs the (depth 'rewrite'|attention 'columns')"):
+            encoder_of(attention=attention, depth=depth, position="relative-bias")
+        return
     encoder = encoder_of(attention=attention, depth=depth, position="relative-bias")
     given = problems(name)
     with torch.no_grad():
@@ -328,6 +332,8 @@ def test_discrete_rows_hide_the_hidden_vectors_of_other_rows() -> None:
 def test_dropout_is_for_training_only(dropout: str, attention: str) -> None:
     """Each example has a mask of its own."""
     fields: dict[str, Any] = {"attention": attention, "position": "relative-bias"}
+    if attention == "columns":
+        fields["depth"] = "rewrite"
     without = encoder_of(**fields)
     fields[dropout] = 0.5
     encoder = encoder_of(**fields)

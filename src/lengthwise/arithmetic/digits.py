@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 # Python refuses to convert much longer decimal strings at once (sys.get_int_max_str_digits).
 CHUNK = 4000
+FEW = 8  # numbers whose carries are resolved faster one by one than as arrays
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,10 @@ def resolve_carries(columns: NDArray[np.int64]) -> NDArray[np.int64]:
     >>> resolve_carries(np.array([[18, 12, 0]])).tolist()  # 18 + 12·10 = 138
     [[8, 3, 1]]
     """
+    if len(columns) <= FEW:
+        return np.array([resolve_row(row.tolist()) for row in columns], np.int64).reshape(
+            columns.shape
+        )
     powers = columns.T.copy()  # one row a power of ten
     carry = np.zeros(len(columns), np.int64)
     for power in powers:
@@ -128,6 +133,15 @@ def resolve_carries(columns: NDArray[np.int64]) -> NDArray[np.int64]:
         power -= 10 * carry
     assert not carry.any(), "the numbers don't fit the columns"
     return np.ascontiguousarray(powers.T)
+
+
+def resolve_row(columns: list[int]) -> list[int]:
+    """As `resolve_carries`, for one number."""
+    carry = 0
+    for power, value in enumerate(columns):
+        carry, columns[power] = divmod(value + carry, 10)
+    assert not carry, "the number doesn't fit the columns"
+    return columns
 
 
 def add(*numbers: Numbers) -> Numbers:

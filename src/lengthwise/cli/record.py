@@ -10,7 +10,7 @@ from lengthwise.cli.output import print_json
 
 @command
 class Record(Command):
-    """Train and test a length record: from five digits to thousands."""
+    """Train and test a length record: from five digits to a million."""
 
     name = "record"
     example = "lengthwise record addition --seeds 3"
@@ -23,6 +23,12 @@ class Record(Command):
             help="number of seeds, from --seed on (default: 3, or 1 with --seed)",
         )
         parser.add_argument("--seed", type=arguments.natural, help="the first seed (default: 0)")
+        parser.add_argument(
+            "--most-long",
+            type=arguments.positive,
+            metavar="K",
+            help="test on at most K problems of each length and case above 1000 digits",
+        )
         arguments.add_engine(parser)
         arguments.add_runs(parser)
         arguments.add_results(parser)
@@ -38,7 +44,9 @@ class Record(Command):
         seeds = range(first, first + (chosen.seeds or (3 if chosen.seed is None else 1)))
         root, results = Path(chosen.runs), Path(chosen.results)
         with Display() as display:
-            contents = make_record(chosen.name, seeds, engine, root, results, display)
+            contents = make_record(
+                chosen.name, seeds, engine, root, results, display, chosen.most_long
+            )
         if chosen.json:
             print_json(contents)
             return

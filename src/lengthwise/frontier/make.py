@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,11 +19,14 @@ from lengthwise.base import UsageError
 from lengthwise.base.extensions import import_files
 from lengthwise.base.files import to_json, write_atomically, write_json, writing
 from lengthwise.base.processes import end_with_parent
-from lengthwise.evaluation.accuracy import evaluate
+from lengthwise.evaluation.accuracy import measure_accuracy
 from lengthwise.evaluation.stress import CASES, stress
 from lengthwise.frontier.page import draw, page
-from lengthwise.frontier.records import Trial, find_record
+from lengthwise.frontier.records import LengthRecord, Trial, find_record
+from lengthwise.frontier.rule import COVERING, check_rule
 from lengthwise.model.depth import UntilStable
+from lengthwise.model.rewrite import Rewrite
+from lengthwise.problems.evaluation_set import BLOCK, evaluation_set
 from lengthwise.problems.training_set import TrainingSet
 from lengthwise.solver import Solver
 from lengthwise.sweep import Engine, run_all
@@ -35,19 +39,28 @@ OCCASION = 2**31  # of the test sets; no training step has it
 RECORD = "record.json"  # in a run's directory: its measurements so far
 SECONDS_FOR_OTHERS = 60.0  # that write measurements of the same run
 MOST_FAILURES = 3  # kept of each stress case
+DIGITS_AT_ONCE = 4_000_000  # of the first operands of test problems, so that they fit memory
+SHORT = 1000  # digits of problems that are quickly tested
 STRESS_PARTS = ("stress", "stress, fewest iterations")
 Json = dict[str, Any]
 
 
 def make_record(
-    name: str, seeds: Sequence[int], engine: Engine, root: Path, results: Path, display: Display
+    name: str,
+    seeds: Sequence[int],
+    engine: Engine,
+    root: Path,
+    results: Path,
+    display: Display,
+    most_long: int | None = None,
 ) -> Json:
     """Train and test a record's models, and write results/records/NAME.json, .md and .png.
 
     Runs and their measurements are kept, so this can be stopped at any time and started again.
-    Returns the contents of the JSON file.
+    `most_long` limits the problems of each length and case above 1000 digits. Returns the contents
+    of the JSON file.
     """
-    chosen, folder = find_record(name), results / "records"
+    chosen, folder = limit_long_problems(find_record(name), most_long), results / "records"
     with writing(folder):  # before hours of training
         folder.mkdir(parents=True, exist_ok=True)
     runs = {
@@ -69,11 +82,31 @@ def make_record(
             if (path := own[0].path) not in descriptions:
                 descriptions[path] = describe_training(own[0].experiment)
             trials[label] = summarise_trial(trial, own, results_by_seed, descriptions[path])
-    contents = {"record": name, "title": chosen.title, "trials": trials}
+    contents = {
+        "record": name,
+        "title": chosen.title,
+        "most long problems": most_long,
+        "trials": trials,
+    }
     write_json(folder / f"{name}.json", contents)
     write_atomically(folder / f"{name}.md", "\n".join(page(contents)).encode())
     draw(contents, folder / f"{name}.png")
     return contents
+
+
+def limit_long_problems(record: LengthRecord, most: int | None) -> LengthRecord:
+    """The record with at most so many problems of each long length, and of each case there."""
+    if most is None:
+        return record
+
+    def limit(counts: Mapping[int, int]) -> dict[int, int]:
+        return {n: min(count, most) if n > SHORT else count for n, count in counts.items()}
+
+    trials = {
+        label: replace(trial, tests=limit(trial.tests), stress_tests=limit(trial.stress_tests))
+        for label, trial in record.trials.items()
+    }
+    return replace(record, trials=trials)
 
 
 def train_all(runs: dict[tuple[str, int], Run], engine: Engine, display: Display) -> None:
@@ -133,11 +166,16 @@ def measurements(
     for length, count in trial.tests.items():
         name = f"accuracy: {length} digits{second}, {count} problems"
         yield "accuracy", length, name, partial(measure_length, solver, length, count, seed)
+    if isinstance(experiment.model.depth, Rewrite) and type(solver.task) in COVERING:
+        kind = "sums" if isinstance(solver.task, Addition) else "products"
+        yield "rule", 0, f"rule: every neighbourhood of {kind}", partial(check_rule, solver)
     depths: list[int | None] = [None]
-    if isinstance(experiment.model.depth, UntilStable):
+    if isinstance(experiment.model.depth, UntilStable | Rewrite):
         depths.append(experiment.model.layers)
     for part, layers in zip(STRESS_PARTS, depths, strict=False):
         for length, count in trial.stress_tests.items():
+            if layers is not None and length > SHORT:
+                continue
             name = f"{part}: {length} digits{second}, {count} problems in {cases} cases"
             yield part, length, name, partial(stress_length, solver, length, count, seed, layers)
 
@@ -145,7 +183,9 @@ def measurements(
 def measure_length(solver: Solver, length: int, count: int, seed: int) -> Json:
     """Accuracy at one length, the time that it takes, and the peak memory of the process so far."""
     started = time.monotonic()
-    (accuracy,) = evaluate(solver, [length], count, seed, OCCASION)
+    block = min(BLOCK, max(1, DIGITS_AT_ONCE // length))
+    problems = evaluation_set(solver.task, length, count, seed, OCCASION, block=block)
+    accuracy = measure_accuracy(solver, length, problems)
     seconds = time.monotonic() - started
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if sys.platform == "darwin":  # where the unit is the byte
@@ -229,6 +269,7 @@ def summarise_trial(
         "given": dict(description),
         "digits of the second operand": trial.second_digits,
         "lengths": lengths,
+        "rule": [seed["rule"][0] for seed in results if "rule" in seed],
         **{part: summarise_stress(by_seed) for part, by_seed in parts.items()},
         "config": runs[0].experiment.model_dump(mode="json", exclude=left_out),
         "environment": runs[0].sessions()[-1],

@@ -52,17 +52,21 @@ def page(contents: Mapping[str, Any]) -> Iterator[str]:
         if trial["runs"] == previous_runs:
             yield "The same models.\n"
         else:
-            yield from training_section(trial, contents["record"])
+            yield from training_section(
+                trial, contents["record"], contents.get("most long problems")
+            )
         previous_runs = trial["runs"]
         yield from accuracy_table(trial)
+        yield from rule_section(trial)
         if trial["stress"]:
             yield from stress_section(trial)
         yield ""
 
 
-def training_section(trial: Mapping[str, Any], name: str) -> Iterator[str]:
+def training_section(trial: Mapping[str, Any], name: str, most_long: int | None) -> Iterator[str]:
     seeds, minutes = trial["seeds"], trial["minutes of training"]
     command = f"lengthwise record {name} --seed {seeds[0]} --seeds {len(seeds)}"
+    command += f" --most-long {most_long}" if most_long else ""
     yield f"Made by `{command}`. The model is the one at the end of training.\n"
     given = {
         "parameters": f"{trial['parameters']:,}",
@@ -98,6 +102,29 @@ def accuracy_table(trial: Mapping[str, Any]) -> Iterator[str]:
     yield from table(headings, rows)
 
 
+def rule_section(trial: Mapping[str, Any]) -> Iterator[str]:
+    """The proof by cases: whether each seed's model is right in every neighbourhood."""
+    if not trial.get("rule"):
+        return
+    yield "\n### Every length\n"
+    yield (
+        "What is written at a token depends on its neighbourhood only: a few tokens and symbols in"
+        " its column and the next lower one. The model is asked about every neighbourhood that a"
+        " right answer can have. Where none is wrong, every answer of any length is right, by"
+        " induction.\n"
+    )
+    rows = [
+        [
+            f"{seed}",
+            f"{rule['neighbourhoods']:,}",
+            f"{rule['wrong']:,}",
+            f"{rule['least margin']:.2f}",
+        ]
+        for seed, rule in zip(trial["seeds"], trial["rule"], strict=True)
+    ]
+    yield from table(["seed", "neighbourhoods", "wrong", "least margin of the logits"], rows)
+
+
 def describe_goal(goal: float | None, shares: Sequence[float]) -> str:
     """How many seeds reach a goal.
 
@@ -120,11 +147,13 @@ def stress_section(trial: Mapping[str, Any]) -> Iterator[str]:
             f" {layers} times, the fewest of training.\n"
         )
     lengths = sorted({case["length"] for case in full})
+    few = {(c["case"], c["detail"], c["length"]): percent(mean(c["by seed"])) for c in fewest}
     rows: dict[str, dict[int, str]] = {}
-    for i, case in enumerate(full):
+    for case in full:
         row = rows.setdefault(f"{case['case']} {case['detail']}".strip(), {})
         cell = describe_seeds(case["by seed"])
-        row[case["length"]] = f"{cell} / {percent(mean(fewest[i]['by seed']))}" if fewest else cell
+        shallow = few.get((case["case"], case["detail"], case["length"]))
+        row[case["length"]] = f"{cell} / {shallow}" if shallow else cell
     cells = [[name, *(row.get(n, "") for n in lengths)] for name, row in rows.items()]
     yield from table(["case", *(f"{n} digits" for n in lengths)], cells)
     yield from failure_list(full)

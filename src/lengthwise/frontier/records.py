@@ -46,23 +46,17 @@ def record(name: str, title: str) -> Callable[[Trials], Trials]:
     return register
 
 
-# A digit attends by position alone, and only to digits of its own power of ten and the next ones.
-# So the model learns one rule for all places. A carry moves on by one place with every iteration.
-# Iterating until the answer is stable lets it go as far as it must.
-LOCAL: Setting = {
+# A column sees itself and the next lower one, and the digit that was written there. So the model
+# learns one rule for all columns. Rounds of rewriting go on until no digit changes.
+COLUMNS: Setting = {
     "layout": {"kind": "fitted", "order": "least-significant-first", "extra_padding": 2},
     "data.sampling": "uniform-length",
     "data.train_size": 100_000,
-    "model.width": 64,
+    "model.width": 32,
     "model.heads": 8,
     "model.layers": 5,
-    "model.attention": {"kind": "positional", "window": 1, "over": "significance"},
-    "model.depth": {
-        "kind": "until-stable",
-        "stable_for": 3,
-        "reinject_input": True,
-        "extra_layers": 4,
-    },
+    "model.attention": "columns",
+    "model.depth": {"kind": "rewrite", "layers_per_round": 2, "extra_rounds": 3},
     "model.position": {
         "kind": "relative-bias",
         "coordinate": "significance",
@@ -78,43 +72,42 @@ LOCAL: Setting = {
 
 SUM: Setting = {
     "task": "addition",
-    **LOCAL,
+    **COLUMNS,
     "data.mixture": {"repeated-digits": 0.2, "carry-chains": 0.3},
-    "training.steps": 5000,
+    "training.steps": 2000,
 }
 
 # A row for each product by one digit, and one for each partial sum: a rule for each is learned.
 LONG_MULTIPLICATION: Setting = {
-    "task": {"kind": "multiplication", "second_digits": 3},
-    **LOCAL,
+    "task": {"kind": "multiplication", "second_digits": 2},
+    **COLUMNS,
     "layout": {"kind": "long-multiplication", "extra_padding": 2},
+    "data.train_digits": 4,
     "data.mixture": {"repeated-digits": 0.1, "zeros": 0.2},
+    "model.width": 64,
     "model.layers": 6,
-    "model.attention.discrete_rows": True,
-    "model.depth.extra_layers": 8,
-    "training.batch_size": 16,
-    "training.steps": 24_000,
+    "model.depth": {"kind": "rewrite", "layers_per_round": 3, "extra_rounds": 2},
+    "training.batch_size": 32,
+    "training.steps": 2800,
+    "evaluation.lengths": [4],
+    "evaluation.final_lengths": [4],
 }
 
 
 @record("addition", "sums, trained on 1 to 5 digits")
 def addition() -> dict[str, Trial]:
-    tests = {5: 1000, 20: 1000, 100: 1000, 1000: 1000, 10_000: 20}
-    goals = {100: 0.995, 1000: 0.99}
-    return {"sum": Trial(SUM, tests, goals, stress_tests={5: 200, 20: 200, 100: 100, 1000: 3})}
+    tests = {5: 1000, 20: 1000, 100: 1000, 1000: 100, 10_000: 100, 100_000: 20, 1_000_000: 100}
+    goals = {100: 1.0, 1000: 1.0, 1_000_000: 1.0}
+    stress_tests = {5: 200, 20: 200, 100: 50, 1000: 3, 1_000_000: 1}
+    return {"sum": Trial(SUM, tests, goals, stress_tests)}
 
 
-@record("multiplication", "products of long numbers, trained on 1 to 5 digits by 1 to 3")
+@record("multiplication", "products of long numbers, trained on 1 to 4 digits by 1 to 2")
 def multiplication() -> dict[str, Trial]:
-    tests, stress_tests = {5: 1000, 20: 1000, 35: 1000, 100: 1000}, {5: 100, 20: 100, 35: 100}
-    goals: dict[int, dict[int, float]] = {1: {100: 0.99}, 2: {35: 0.9}, 3: {35: 0.9}}
-    trials = {
-        f"n×{digits}": Trial(LONG_MULTIPLICATION, tests, goals[digits], stress_tests, digits)
-        for digits in goals
-    }
-    square_tests = {5: 1000, 10: 1000, 20: 1000, 35: 100, 50: 50, 100: 5}
-    square = Trial(LONG_MULTIPLICATION, square_tests, {}, {5: 100, 10: 100, 20: 20}, "same")
-    return {**trials, "n×n": square}
+    tests = {4: 1000, 10: 1000, 20: 1000, 50: 300, 100: 100, 200: 20}
+    goals = {20: 1.0, 50: 1.0, 100: 1.0, 200: 1.0}
+    stress_tests = {5: 100, 20: 20, 50: 5, 100: 2}
+    return {"n×n": Trial(LONG_MULTIPLICATION, tests, goals, stress_tests, "same")}
 
 
 def find_record(name: str) -> LengthRecord:

@@ -26,20 +26,22 @@ def evaluation_set(
     occasion: int = 0,
     sampling: Sampling = "exact",
     operands: int | None = None,
+    block: int = BLOCK,
 ) -> Iterator[Examples]:
     """`count` fresh problems of one length, in blocks; they depend on the arguments only.
 
     `occasion` (the training step) gives every evaluation a test set of its own. `operands` leaves
-    the operands beyond that number blank.
+    the operands beyond that number blank. Very long problems need a smaller `block` to fit memory;
+    another block gives other problems.
     """
     if not isinstance(seed, int) or seed < 0:
         raise UsageError(f"a seed is an integer ≥ 0, not {seed}")
     check_sampling(sampling)
-    for start in range(0, count, BLOCK):
+    for start in range(0, count, block):
         rng = generator(seed, "evaluation", occasion, length, start)
-        first = sample_numbers(rng, sampling, np.full(BLOCK, length))
+        first = sample_numbers(rng, sampling, np.full(block, length))
         others = sample_other_operands(rng, sampling, task, length, first)
         if operands:
-            others = blank_operands(others, np.full(BLOCK, operands))
-        size = min(BLOCK, count - start)
+            others = blank_operands(others, np.full(block, operands))
+        size = min(block, count - start)
         yield Examples.of(task, [numbers[:size] for numbers in (first, *others)])

@@ -1,0 +1,113 @@
+"""Rewriting: in each round the model sees the problem and what it wrote in the round before."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from lengthwise.base import UsageError
+from lengthwise.model.columns import ColumnAttention, ColumnPairs
+from lengthwise.model.depth import DEPTHS, Depth
+from lengthwise.model.neighbourhoods import Neighbourhoods
+from lengthwise.model.pairs import Pairs
+from lengthwise.problems.layouts import SUM, Coordinates
+
+if TYPE_CHECKING:
+    from lengthwise.model.config import ModelConfig
+    from lengthwise.model.encoder import Encoder
+
+
+@DEPTHS.register("rewrite")
+class Rewrite(Depth):
+    """The answer is written again and again; in testing, until it no longer changes.
+
+    Only symbols go from round to round, no hidden vectors. `model.layers` counts rounds. A training
+    step has gradients of its last round.
+    """
+
+    layers_per_round: int = Field(2, ge=1, description="how many layers a round applies")
+    extra_rounds: int = Field(
+        0, ge=0, description="in training, up to this many rounds more, drawn for each batch"
+    )
+
+    def check(self, config: "ModelConfig") -> None:
+        if config.attention.kind != "columns":
+            raise UsageError("the depth 'rewrite' needs the attention 'columns'")
+        if config.encoder == "transformer":
+            raise UsageError(
+                "the depth 'rewrite' needs shared layers: model.encoder universal-transformer"
+            )
+
+    def sample_layers(self, rng: np.random.Generator, layers: int) -> int:
+        return layers + int(rng.integers(self.extra_rounds + 1))
+
+    def run(
+        self,
+        encoder: "Encoder",
+        start: Tensor,
+        pairs: Sequence[Pairs],
+        n_out: int,
+        layers: int | None,
+    ) -> Tensor:
+        at = pairs[0].coordinates
+        if not encoder.training and all(
+            v.dim() == 1 for v in (at.significance, at.operand, at.row)
+        ):
+            return self.neighbourhoods(encoder, start, at, n_out).rewrite(layers)
+        gather, within = column_pairs(encoder, pairs[0])
+        depth = layers or (encoder.config.layers if encoder.training else start.shape[1])
+        writes, written = writing_positions(at), None
+        with torch.no_grad():
+            for _ in range(depth - 1):
+                logits = self.round(encoder, start, gather, within, written)
+                written = symbol_table(encoder)[logits.argmax(-1)] * writes[..., None]
+        return self.round(encoder, start, gather, within, written)[:, :n_out]
+
+    def round(
+        self,
+        encoder: "Encoder",
+        start: Tensor,
+        gather: ColumnPairs,
+        within: ColumnPairs,
+        written: Tensor | None,
+    ) -> Tensor:
+        """One round: logits (b, j, vocabulary) from embeddings and vectors of written symbols."""
+        nothing = torch.zeros_like(start) if written is None else written
+        x = encoder.layer(0)(start, encoder.position(0), gather, nothing)
+        for _ in range(self.layers_per_round - 1):
+            x = encoder.layer(0)(x, encoder.position(0), within)
+        return encoder.classify(x)
+
+    def neighbourhoods(
+        self, encoder: "Encoder", start: Tensor, coordinates: Coordinates[Tensor], n_out: int
+    ) -> Neighbourhoods:
+        """The tokens of a batch, where the model is asked once about each neighbourhood."""
+
+        def ask(vectors: Tensor, symbols: Tensor, at: Coordinates[Tensor]) -> Tensor:
+            gather, within = column_pairs(encoder, Pairs(at, symbols.shape[1]))
+            table = symbol_table(encoder)
+            written = torch.cat([table, torch.zeros_like(table[:1])])[symbols]  # NOTHING is last
+            return self.round(encoder, vectors, gather, within, written)
+
+        return Neighbourhoods(start, coordinates, writing_positions(coordinates), n_out, ask)
+
+
+def column_pairs(encoder: "Encoder", pairs: Pairs) -> tuple[ColumnPairs, ColumnPairs]:
+    """The pairs of a round's first layer, and of the others."""
+    attention, position = encoder.layer(0).attention, encoder.position(0)
+    assert isinstance(attention, ColumnAttention), "checked by ModelConfig"
+    return attention.gather(pairs, position), attention.within(pairs, position)
+
+
+def symbol_table(encoder: "Encoder") -> Tensor:
+    """(vocabulary, width): the vector of each symbol, as it is embedded without a position."""
+    return encoder.project(encoder.dropout(encoder.embedding_norm(encoder.symbols.weight)))
+
+
+def writing_positions(coordinates: Coordinates[Tensor]) -> Tensor:
+    """(j,) or (b, j): the tokens where symbols are written: where answers are read."""
+    operand, shared = coordinates.operand, coordinates.shared
+    return (operand == 0) | ((operand == SUM) & shared.any())

@@ -1,0 +1,174 @@
+"""Rewriting: rounds that see written symbols only, and the neighbourhoods that make them quick."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from encoders import Problems, encoder_of, problems
+
+import lengthwise
+from lengthwise.arithmetic.digits import Numbers, add, multiply, random_numbers
+from lengthwise.frontier import rule
+from lengthwise.frontier.records import LONG_MULTIPLICATION, SUM
+from lengthwise.frontier.rule import check_rule
+from lengthwise.model import Encoder, neighbourhoods
+from lengthwise.model.rewrite import Rewrite
+from lengthwise.solver import Solver
+from lengthwise.training import keys
+from lengthwise.training.loop import initial_solver
+
+POSITION = {
+    "kind": "relative-bias",
+    "coordinate": "significance",
+    "clip": 1,
+    "by_operands": True,
+}
+SEQUENCES = ["rows", "sum-from-units", "three", "product-from-units"]
+
+
+def rewriter(layers_per_round: int = 2, **fields: Any) -> Encoder:
+    depth = {"kind": "rewrite", "layers_per_round": layers_per_round}
+    return encoder_of(attention="columns", depth=depth, position=POSITION, **fields)
+
+
+@torch.no_grad()
+def whole_rounds(encoder: Encoder, given: Problems, rounds: int) -> torch.Tensor:
+    """The same rounds over the whole sequence, as in training."""
+    try:
+        return encoder.train()(*given, rounds)
+    finally:
+        encoder.eval()
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+@pytest.mark.parametrize("few", [0, 10**6])
+def test_neighbourhoods_give_what_whole_rounds_give(
+    name: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each round, and when no symbol changes; token by token, and as arrays."""
+    monkeypatch.setattr(neighbourhoods, "FEW", few)
+    given, encoder = problems(name, count=6, digits=5), rewriter()
+    for rounds in (1, 2, 3, 5):
+        torch.testing.assert_close(encoder(*given, rounds), whole_rounds(encoder, given, rounds))
+    final = whole_rounds(encoder, given, given.length)
+    torch.testing.assert_close(encoder(*given), final)
+    changed = whole_rounds(encoder, given, 1).argmax(-1) != final.argmax(-1)
+    assert changed.any(), "else rounds would not matter"
+
+
+def test_digits_from_the_left_take_whole_rounds() -> None:
+    """Where the coordinates differ from problem to problem."""
+    given, encoder = problems("sum"), rewriter()
+    assert given.coordinates.significance.dim() == 2
+    torch.testing.assert_close(encoder(*given), whole_rounds(encoder, given, given.length))
+
+
+def test_each_neighbourhood_is_asked_about_once() -> None:
+    encoder, asked = rewriter(1), []
+    encoder.layers[0].register_forward_hook(lambda _, inputs, __: asked.append(len(inputs[0])))
+    given = problems("sum-from-units", count=1, digits=4)
+    encoder(*given)
+    once, copies = sum(asked), given.tokens.expand(50, -1)
+    asked.clear()
+    encoder(copies, given.coordinates, given.n_out)
+    assert sum(asked) == once
+
+
+@pytest.mark.parametrize("name", ["rows", "sum-from-units"])
+def test_a_round_sees_two_columns_and_no_higher_one(name: str) -> None:
+    """In the first round, a token is seen from its own column and the next higher one only.
+
+    In rows, the next digit of the first operand is seen from the row above, too.
+    """
+    given, encoder = problems(name, count=1, digits=5), rewriter()
+    at, before = given.coordinates, whole_rounds(encoder, given, 1)
+    for token in range(given.length):
+        other = given.tokens.clone()
+        other[0, token] = (other[0, token] + 1) % 10
+        after = whole_rounds(encoder, given._replace(tokens=other), 1)
+        for read in torch.nonzero((before != after).any(-1)[0])[:, 0].tolist():
+            distance = int(at.significance[read] - at.significance[token])
+            rows = int(at.row[read] - at.row[token])
+            assert distance in (0, 1) or bool(at.shared[token])
+            assert rows in (0, 1)
+
+
+def test_a_training_step_has_gradients_of_its_last_round() -> None:
+    given, encoder = problems("rows"), rewriter().train()
+    calls: list[bool] = []
+    encoder.layers[0].register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    encoder(*given, 3).sum().backward()
+    assert calls == [False] * 4 + [True] * 2
+
+
+@pytest.fixture(scope="module")
+def adder(trained_adder: Path) -> Solver:
+    return lengthwise.load(trained_adder)
+
+
+def test_a_trained_model_is_right_in_every_neighbourhood(adder: Solver) -> None:
+    found = check_rule(adder)
+    assert found["wrong"] == 0
+    assert found["least margin"] > 0
+    assert found["neighbourhoods"] > 20_000
+
+
+def test_carries_go_through_a_hundred_thousand_columns(adder: Solver) -> None:
+    nines = "9" * 100_000
+    first = Numbers.from_text([nines])
+    layout = adder.layout.fit((first, first))
+    for second, answer in (("1", "1" + "0" * 100_000), (nines, "1" + nines[1:] + "8")):
+        operands = first, Numbers.from_text([second])
+        with adder.testing():
+            symbols = adder.answer_logits(operands, layout).argmax(-1).numpy()
+        assert layout.decode_answer(symbols)[0].to_text() == [answer]
+
+
+def test_the_rule_covers_every_neighbourhood_of_long_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing in random sums is new, with few digits or many; an untrained model fails."""
+    solver = initial_solver(keys.load(None, {**SUM, "model.width": 8}))
+    depth = solver.encoder.depth
+    assert isinstance(depth, Rewrite)
+    covered: set[bytes] = set()
+    with solver.testing():
+        for batch in rule.covering_sum_batches(solver.layout):
+            covered |= {key for key, _ in rule.ask_batch(solver, depth, batch)}
+        rng = np.random.default_rng(0)
+        for digits in (3, 12, 40):
+            lengths = rng.integers(1, digits + 1, (2, 300))
+            numbers = tuple(random_numbers(rng, own) for own in lengths)
+            nines = Numbers.of(np.where(numbers[1].digits > 4, 9, 0))  # many are 0
+            for second in (numbers[1], nines):
+                operands = numbers[0], second
+                layout = solver.layout.fit(operands)
+                symbols = layout.encode_targets(operands, add(*operands))
+                batch = rule.Covering(layout, operands, symbols)
+                assert {key for key, _ in rule.ask_batch(solver, depth, batch)} <= covered
+    monkeypatch.setattr(rule, "covering_numbers", lambda lowest: ["12", f"1{lowest}"])
+    assert check_rule(solver)["wrong"] > 0
+
+
+@pytest.mark.slow
+def test_the_rule_covers_every_neighbourhood_of_products() -> None:
+    setting = {**LONG_MULTIPLICATION, "model.width": 8}
+    solver = initial_solver(keys.load(None, setting)).with_second_digits("same")
+    depth = solver.encoder.depth
+    assert isinstance(depth, Rewrite)
+    covered: set[bytes] = set()
+    with solver.testing():
+        for batch in rule.covering_product_batches(solver.layout):
+            covered |= {key for key, _ in rule.ask_batch(solver, depth, batch)}
+        rng = np.random.default_rng(0)
+        for digits in (2, 6, 12):
+            for zeros in (0.0, 0.5):
+                lengths = rng.integers(1, digits + 1, (2, 60))
+                drawn = [random_numbers(rng, own) for own in lengths]
+                kept = [rng.random(numbers.digits.shape) >= zeros for numbers in drawn]
+                pairs = zip(drawn, kept, strict=True)
+                operands = tuple(Numbers.of(numbers.digits * keep) for numbers, keep in pairs)
+                layout = solver.layout.fit(operands)
+                symbols = layout.encode_targets(operands, multiply(*operands))
+                batch = rule.Covering(layout, (operands[0], operands[1]), symbols)
+                assert {key for key, _ in rule.ask_batch(solver, depth, batch)} <= covered
