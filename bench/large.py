@@ -59,7 +59,7 @@ def is_doomed(run: Run) -> bool:
 def measure(count: int, root: Path, jobs: int) -> dict[str, Any]:
     runs, created = timed(lambda: [create(seed, root) for seed in range(count)])
     engine = SleepingRay(jobs)
-    engine.check(runs)  # starts Ray, which is not part of the time of a run
+    engine.start(runs)  # Ray, which is not part of the time of a run
     before = memory()
     display = Display(console=Console(file=open(os.devnull, "w")))  # noqa: SIM115
     ends, swept = timed(lambda: list(run_all(runs, engine, display)))

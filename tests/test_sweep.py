@@ -65,7 +65,8 @@ def test_dependent_runs_wait_and_failures_leave_the_rest_alone(tmp_path: Path) -
     moved = create(tmp_path, device="cuda", seed=3)
     moved.experiment = moved.experiment.model_copy(update={"device": "cpu"})
 
-    runs = [tuned, base, hopeless, diverging, too_large, orphan, moved]
+    grandchild = create(tmp_path, start_from=str(orphan.path))
+    runs = [tuned, base, hopeless, diverging, too_large, grandchild, orphan, moved]
     ends = list(run_all(runs, Local(2), Display()))
     reasons = {run.path: reason or "" for run, reason in ends}
     assert len(reasons) == len(ends) == len(runs)
@@ -74,6 +75,7 @@ def test_dependent_runs_wait_and_failures_leave_the_rest_alone(tmp_path: Path) -
     assert "which failed" in reasons[hopeless.path]
     assert reasons[too_large.path].startswith("RuntimeError")
     assert "which has not finished" in reasons[orphan.path]
+    assert "which failed" in reasons[grandchild.path]
     assert (diverging.status, hopeless.status) == ("failed", "interrupted")
     order = [run.path for run, _ in ends]
     assert order.index(base.path) < order.index(tuned.path)

@@ -53,6 +53,9 @@ class Engine:
     def check(self, runs: Sequence["Run"]) -> None:
         """Raise a UsageError if the engine can't be used here, before anything is submitted."""
 
+    def start(self, runs: Sequence["Run"]) -> None:
+        """Get ready to train runs, such as by joining a cluster."""
+
     def room(self, active: int) -> float:
         """How many more runs it takes while so many are active."""
         return math.inf if self.jobs is None else self.jobs - active

@@ -50,9 +50,8 @@ class Ray(Engine):
         for name in ("cpus", "gpus", "retries"):
             if (getattr(self, name) or 0) < 0:
                 raise UsageError(f"--ray-{name} is {getattr(self, name)}, but it can't be negative")
-        self.connect(max((run.experiment.threads for run in runs), default=1))
 
-    def connect(self, threads: int) -> None:
+    def start(self, runs: Sequence["Run"]) -> None:
         """Join the cluster, or start one on this machine that has room for all jobs."""
         import ray
 
@@ -67,6 +66,7 @@ class Ray(Engine):
             if self.address is None:
                 for name, value in OWN_CLUSTER.items():
                     os.environ.setdefault(name, value)
+                threads = max(run.experiment.threads for run in runs)
                 cores = max(os.cpu_count() or 1, (self.jobs or 1) * threads)
                 ray.init("local", num_cpus=cores, include_dashboard=False, **settings)
             else:

@@ -21,6 +21,7 @@ def run_all(runs: Sequence["Run"], engine: Engine, display: "Display") -> Ends:
     """
     engine.check(runs)
     ready: deque[Run] = deque()
+    hopeless: list[End] = []
     dependent: dict[Path, list[Run]] = {}  # by the run that they wait for
     unfinished = {run.path.resolve(): run for run in runs if run.result is None}
     done = len(runs) - len(unfinished)
@@ -32,10 +33,15 @@ def run_all(runs: Sequence["Run"], engine: Engine, display: "Display") -> Ends:
         elif origin in unfinished:
             dependent.setdefault(origin, []).append(run)
         else:
-            done += 1
-            yield run, f"it starts from {origin}, which has not finished"
+            hopeless.append(End(run, f"it starts from {origin}, which has not finished"))
+    for end in (end for first in hopeless for end in follow_end(first, dependent, ready)):
+        done += 1
+        yield end.run, end.reason
     active: set[Path] = set()
+    if not ready:
+        return
     try:
+        engine.start(list(ready))
         while ready or active:
             count = min(len(ready), engine.room(len(active)))
             if count > 0:
