@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from api_page import PAGE, page
 
 import lengthwise
 from lengthwise.cli.command import COMMANDS
@@ -49,6 +50,11 @@ def test_a_users_script_has_real_types(tmp_path: Path) -> None:
         "list[dict[str, Any]]",
     ]
     assert 'Argument 1 to "load" has incompatible type "int"' in done.stdout
+
+
+def test_the_page_of_the_api_is_that_of_the_docstrings() -> None:
+    """`python tests/api_page.py` writes it."""
+    assert PAGE.read_text() == page()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -108,6 +108,7 @@ def test_training_again_forgets_kept_weights(tmp_path: Path) -> None:
     second = lengthwise.train(fields, tmp_path, "again", again=True, progress=False)
     assert first.identity == second.identity
     assert Run(second.path).kept_steps() == [2, 8]
+    assert Run(second.path).experiment.training.keep_checkpoints == [2]
 
 
 def test_leaving_the_loop_early_loses_nothing(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Completion(Command):
     """Print a script that lets a shell complete commands and options."""
 
     name = "completion"
-    example = 'eval "$(lengthwise completion bash)"'
+    example = "lengthwise completion bash > ~/.local/share/bash-completion/completions/lengthwise"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.add_argument("shell", choices=("bash", "zsh", "fish"))

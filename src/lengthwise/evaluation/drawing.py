@@ -60,5 +60,6 @@ def shade_trained(axis: Any, digits: int) -> None:
     left, right = axis.get_xlim()
     end = digits + 0.5 if left < digits + 0.5 else left
     axis.axvspan(left, end, color="0.93", zorder=0, linewidth=0)
-    axis.text(end, 1, "trained ", ha="right", va="bottom", color="0.45", fontsize=8)
+    above = {"transform": axis.get_xaxis_transform(), "va": "bottom", "color": "0.45"}
+    axis.text(left, 1.01, "trained", fontsize=8, **above)
     axis.set_xlim(left, right)

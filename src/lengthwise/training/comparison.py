@@ -127,6 +127,8 @@ class Comparison(Sequence[Record]):
         lines = ["the configurations differ in"]
         for key in self.differing:
             values = [record["keys"][key] for record in self]
+            if all(isinstance(value, int | float) for value in values):
+                values.sort()
             distinct = list(dict.fromkeys(str(value) for value in values if value is not None))
             rest = [f"… ({len(distinct)} values)"] if len(distinct) > MOST_VALUES else []
             lines.append(f"  {key}: {', '.join(distinct[:MOST_VALUES] + rest)}")

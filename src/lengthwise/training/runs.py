@@ -260,6 +260,7 @@ class Run:
             made = (self.manifest.contents.keys() | WRITTEN) - MADE_FIRST
             # The sign of having finished goes first.
             self.write(dict.fromkeys(sorted(made, key=lambda name: name != RESULT)))
+            self.write({CONFIG: self.experiment.to_yaml().encode()})  # it may keep other steps
             self.manifest.settle()
 
     def forget_failure(self) -> None:
