@@ -32,7 +32,7 @@ class Completion(Command):
     example = "lengthwise completion bash > ~/.local/share/bash-completion/completions/lengthwise"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+        parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 
     def run(self, chosen: argparse.Namespace) -> None:
         from lengthwise.cli.main import build_parser
