@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from api_page import PAGE, page
@@ -100,3 +101,41 @@ def test_names_are_not_wrapped_in_a_narrow_terminal(
     name = "addition-relative-key-" + "1" * 60
     output.print_table(["run", "exact match"], [[name, "5 digits 100 %  " * 5]])
     assert name in capsys.readouterr().out
+
+
+def test_a_notebook_shows_one_line_a_run_that_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As IPython's display does it: the first call shows, the others update what was shown."""
+    shown: list[str] = []
+    updated: list[str] = []
+
+    class Handle:
+        def update(self, content: dict[str, str], raw: bool) -> None:
+            updated.append(content["text/plain"])
+
+    def display(content: dict[str, str], raw: bool, display_id: bool) -> Handle:
+        shown.append(content["text/plain"])
+        return Handle()
+
+    fake = ModuleType("IPython.display")
+    fake.display = display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", fake)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("lengthwise.training.display.SECONDS_BETWEEN_UPDATES", 0)
+    fields = {"model.preset": "tiny", "training.steps": 3, "evaluation.final_examples": 4}
+    lengthwise.train({**fields, "evaluation.examples": 4}, tmp_path, "noted")
+    assert len(shown) == 1
+    assert [text.partition(",")[0] for text in updated] == ["noted: step 2/3", "noted: step 3/3"]
+
+
+def test_training_a_finished_run_prints_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fields = {"model.preset": "tiny", "training.steps": 1, "evaluation.final_examples": 4}
+    run = lengthwise.train({**fields, "evaluation.examples": 4}, tmp_path, progress=False)
+    capfd.readouterr()
+    lengthwise.train({**fields, "evaluation.examples": 4}, tmp_path)
+    captured = capfd.readouterr()
+    assert captured.out + captured.err == f"{run.path} has finished already\n"
