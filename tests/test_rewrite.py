@@ -65,7 +65,8 @@ def test_digits_from_the_left_take_whole_rounds() -> None:
     torch.testing.assert_close(encoder(*given), whole_rounds(encoder, given, given.length))
 
 
-def test_each_neighbourhood_is_asked_about_once() -> None:
+def test_each_neighbourhood_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbourhoods, "FEW", 0)
     encoder, asked = rewriter(1), []
     encoder.layers[0].register_forward_hook(lambda _, inputs, __: asked.append(len(inputs[0])))
     given = problems("sum-from-units", count=1, digits=4)

@@ -7,6 +7,7 @@ since the last round would be given the same symbol again, so it is left out. Bo
 """
 
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ Ask = Callable[[Tensor, Tensor, Coordinates[Tensor]], Tensor]
 NOTHING = -1  # the symbol where nothing is written yet
 AT_ONCE = 4096  # neighbourhoods that the model is asked about in one batch
 FEW = 48  # tokens that are faster to visit one by one than as arrays
+ROUNDS_OF_A_ROW = 32  # that are computed before the rest is visited in order
 BITS = 6  # of a symbol in a key
 ROW, COLUMN = 1, 1  # of the query, in the short sequence that stands for a neighbourhood
 FAR = -100  # the significance of tokens that are not there: out of every window
@@ -70,15 +72,18 @@ class Neighbourhoods:
     def rewrite(self, rounds: int | None = None) -> Tensor:
         """Logits (b, n_out, vocabulary) when no symbol changes any more, or after some rounds.
 
-        Without a limit it ends, because no token sees what depends on what is written at itself.
+        No token sees what depends on what is written at itself, so there is one state that no round
+        changes, in whatever order tokens are visited. After the first rounds the rest is visited in
+        order: a chain of carries would take a round for each of its columns.
         """
         size = self.static.size
         state, entries = np.full(size, NOTHING), np.zeros(size, np.int64)
         active, done = np.arange(size), 0
+        most = ROUNDS_OF_A_ROW * (1 + int(self.at.row.max()))
         while len(active) and done != rounds:
-            if len(active) <= FEW:
-                active, done = self.visit_one_by_one(state, entries, active.tolist(), done, rounds)
-                continue
+            if rounds is None and (len(active) <= FEW or done >= most):
+                self.finish_in_order(state, entries, active)
+                break
             found = self.look_up(self.make_keys(state, active))
             entries[active] = found
             changes = self.symbols[found] != state[active]
@@ -93,39 +98,40 @@ class Neighbourhoods:
         entries = torch.from_numpy(self.look_up(keys))
         return torch.cat(self.logits)[entries.to(self.vectors.device)]
 
-    def visit_one_by_one(
-        self, state: Ints, entries: Ints, active: list[int], done: int, rounds: int | None
-    ) -> tuple[Ints, int]:
-        """Rounds with few active tokens, until there are more, or none."""
-        written, count = state.tolist(), len(self.queries)
-        static, sources, dependents = self.static.ravel(), self.sources, self.dependents
+    def finish_in_order(self, state: Ints, entries: Ints, active: Ints) -> None:
+        """Visit active tokens, each after all that it depends on, and those that they affect."""
+        at, count = self.at, len(self.queries)
+        is_sum = at.operand == at.operand.max()  # in rows, sums come after the products they add
+        keys = (at.significance, is_sum & at.shared.any(), at.row)
+        order = np.lexsort([values[self.queries] for values in keys])
+        rank = np.empty(count, np.int64)
+        rank[order] = np.arange(count)
+        written, static, ranks = state.tolist(), self.static.ravel(), rank.tolist()
         symbols: list[int] = self.symbols.tolist()
-        while active and len(active) <= FEW and done != rounds:
-            changed: list[tuple[int, int]] = []
-            for token in active:
-                example, query = divmod(token, count)
-                key = int(static[token])
-                for source in sources[query].tolist():
-                    symbol = written[source + example * count] if source >= 0 else NOTHING
+        for example in range(len(self.static)):
+            first = example * count
+            own = active[(active >= first) & (active < first + count)] - first
+            waiting = sorted(rank[own].tolist())  # a sorted list is a heap
+            last = -1
+            while waiting:
+                place = heappop(waiting)
+                if place == last:
+                    continue
+                last, query = place, int(order[place])
+                token, key = first + query, int(static[first + query])
+                for source in self.sources[query].tolist():
+                    symbol = written[first + source] if source >= 0 else NOTHING
                     key = key << BITS | symbol + 1
                 if (entry := self.known.get(key)) is None:
                     self.look_up(np.array([key]))
                     symbols, entry = self.symbols.tolist(), self.known[key]
                 entries[token] = entry
                 if symbols[entry] != written[token]:
-                    changed.append((token, symbols[entry]))
-            following: set[int] = set()
-            for token, symbol in changed:
-                written[token] = symbol
-                example, query = divmod(token, count)
-                following |= {
-                    reached + example * count
-                    for reached in dependents[query].tolist()
-                    if reached >= 0
-                }
-            active, done = sorted(following), done + 1
+                    written[token] = symbols[entry]
+                    for reached in self.dependents[query].tolist():
+                        if reached >= 0:
+                            heappush(waiting, ranks[reached])
         state[:] = written
-        return np.array(active, np.int64), done
 
     def make_keys(self, state: Ints, active: Ints) -> Ints:
         """A number for the neighbourhood of each token, the same where they are equal."""
