@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -116,8 +117,11 @@ def test_a_killed_slurmd_loses_nothing(slurm: SlurmHere, tmp_path: Path) -> None
 
     def kill() -> None:
         (process,) = holders(run)
+        stat = Path(f"/proc/{process}/stat").read_text()
+        parent = int(stat.rpartition(")")[2].split()[1])  # slurmstepd, which outlives slurmd
         slurm.kill("slurmd")
-        os.kill(process, 9)  # with its daemon, as when the machine goes down
+        for number in (parent, process):  # as when the machine goes down
+            os.kill(number, signal.SIGKILL)
         wait_until(lambda: "down" in slurm.ask("sinfo", "--noheader", "--format=%T"))
         slurm.spawn("slurmd", "-D")
 
@@ -126,6 +130,23 @@ def test_a_killed_slurmd_loses_nothing(slurm: SlurmHere, tmp_path: Path) -> None
     assert display.acted
     first, second = sessions(run)
     assert first == 0 < 40 <= second
+    assert_same_as_here([run], tmp_path / "here")
+
+
+def test_a_killed_process_is_replaced(slurm: SlurmHere, tmp_path: Path) -> None:
+    """SLURM calls its job failed, and does not requeue it; the engine submits another one."""
+    run = create(tmp_path / "slurm", training__steps=200)
+    jobs: list[str | None] = []
+
+    def kill() -> None:
+        jobs.append(read_job(run.path))
+        (process,) = holders(run)
+        os.kill(process, signal.SIGKILL)
+
+    assert list(run_all([run], engine(), ActingDisplay(run, 50, kill))) == [(run, None)]
+    assert [read_job(run.path)] != jobs != []
+    first, second = sessions(run)
+    assert first == 0 < 50 <= second
     assert_same_as_here([run], tmp_path / "here")
 
 

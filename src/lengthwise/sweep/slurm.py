@@ -34,6 +34,7 @@ PATIENCE = 120.0  # seconds in which a job that SLURM gave up leaves its run
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 TRAINING = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 LOST = {"TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "unknown"}  # submitted again
+FAILED = "lengthwise: "  # how the line of a log begins that says why a run failed
 
 
 @engine("slurm")
@@ -147,7 +148,7 @@ class Slurm(Engine):
             if run.result is None and self.may_be_late(job, state):
                 continue
             del self.active[job]
-            if run.result is None and self.try_again(run, state):
+            if run.result is None and self.try_again(run, job, state):
                 continue
             yield from self.follower.end(run)
             yield End(run, None if run.result is not None else describe_end(run, job, state))
@@ -157,10 +158,11 @@ class Slurm(Engine):
         first = self.missing.setdefault(job, time.monotonic())
         return state == "COMPLETED" and time.monotonic() - first < SECONDS_FOR_FILES
 
-    def try_again(self, run: "Run", state: str) -> bool:
-        """Submit a run again whose job was lost, if it is worth it."""
+    def try_again(self, run: "Run", job: str, state: str) -> bool:
+        """Submit a run again whose job was lost or killed, if it is worth it."""
         attempts = self.attempts[run.path] = self.attempts.get(run.path, 0) + 1
-        if state not in LOST or attempts > self.retries:
+        was_killed = state == "FAILED" and not reason_in_log(run, job)
+        if not (state in LOST or was_killed) or attempts > self.retries:
             return False
         self.submit([run])
         return True
@@ -229,13 +231,21 @@ def read_job(path: Path) -> str | None:
 
 
 def describe_end(run: "Run", job: str, state: str) -> str:
-    """Why a job did not finish its run: the last line of its log, or its state."""
-    log = run.path.parent.resolve() / FOLDER / f"{job}.log"
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    if state in ("FAILED", "COMPLETED") and last:
-        return last
-    return f"its job {job} ended as {state}" + (f" (its log is {log})" if last else "")
+    """Why a job did not finish its run: what its log says, or its state."""
+    reason = reason_in_log(run, job) if state == "FAILED" else None
+    return reason or f"its job {job} ended as {state}; its log is {log_file(run, job)}"
+
+
+def log_file(run: "Run", job: str) -> Path:
+    return run.path.parent.resolve() / FOLDER / f"{job}.log"
+
+
+def reason_in_log(run: "Run", job: str) -> str | None:
+    """Why a run failed, as its job wrote it; None if the job was killed instead."""
+    log = log_file(run, job)
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    reasons = [line.removeprefix(FAILED) for line in lines if line.startswith(FAILED)]
+    return reasons[-1] if reasons else None
 
 
 def work(file: str) -> None:
@@ -256,12 +266,12 @@ def work(file: str) -> None:
         reason = train_run(path, device, threads, patience=PATIENCE)
     except KeyboardInterrupt:
         if at_limit and checkpoint_time(path) == before:
-            sys.exit("its time limit is too short: no step was trained before the notice of it")
+            sys.exit(f"{FAILED}its time limit is too short: it came before the first step")
         if at_limit:
             subprocess.run(["scontrol", "requeue", f"{array}_{number}"], check=True)
         sys.exit("saved" if at_limit else "stopped")
     if reason:
-        sys.exit(reason)
+        sys.exit(f"{FAILED}{' '.join(reason.split())}")
 
 
 def checkpoint_time(run: str) -> int:
