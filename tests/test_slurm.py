@@ -75,7 +75,7 @@ def test_a_sweep_is_one_array(slurm: SlurmHere, tmp_path: Path) -> None:
 
 def test_the_time_limit_moves_a_run_to_another_job(slurm: SlurmHere, tmp_path: Path) -> None:
     """The checkpoint is of the step at which notice was given, not of the last regular one."""
-    run = create(tmp_path / "slurm", training__steps=4000, training__checkpoint_every=100_000)
+    run = create(tmp_path / "slurm", training__steps=2600, training__checkpoint_every=100_000)
     assert list(run_all([run], engine(time="3", notice=60), Display())) == [(run, None)]
     first, second, *_ = sessions(run)
     assert first == 0 < second
