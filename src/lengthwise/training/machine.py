@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from lengthwise.base import UsageError
+from lengthwise.base.extensions import VARIABLE
 
 
 def check(device: str, threads: int) -> torch.device:
@@ -72,6 +73,7 @@ def describe(device: str, declined: str | None = None, processes: int = 1) -> di
         "platform": platform.platform(),
         "processor": processor(),
         "cores": os.cpu_count(),
+        "imports": [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name],
         "computed by": "C" if declined is None else f"PyTorch: {declined}",
         **({"processes": processes} if processes > 1 else {}),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
