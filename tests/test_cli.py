@@ -97,7 +97,7 @@ MISUSES = {
     "train --data.train_digits 12": "data.train_digits is 12, more than data.test_digits",
     "train --data.test_digits 1000000000000000000": "data.test_digits is 1000000000000000000",
     "train --data.priming 11=50": "data.priming has 50 problems of 11 digits",
-    "train --data.priming 10=many": "is not a priming such as 35=50",
+    "train --data.priming 10=many": "but a priming is written as in 35=50",
     "train --data.priming 10=5000": "leaves none that are not primed",
     "train --evaluation.lengths 5:30": "evaluation.lengths has 11",
     "train --evaluation.lengths 1:999999999999": "is not a list of lengths",

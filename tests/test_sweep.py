@@ -73,7 +73,7 @@ def test_dependent_runs_wait_and_failures_leave_the_rest_alone(tmp_path: Path) -
     assert reasons[base.path] == reasons[tuned.path] == reasons[moved.path] == ""
     assert "the loss is nan" in reasons[diverging.path]
     assert "which failed" in reasons[hopeless.path]
-    assert reasons[too_large.path].startswith("RuntimeError")
+    assert "at least" in reasons[too_large.path]
     assert "which has not finished" in reasons[orphan.path]
     assert "which failed" in reasons[grandchild.path]
     assert (diverging.status, hopeless.status) == ("failed", "interrupted")

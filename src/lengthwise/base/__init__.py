@@ -1,7 +1,7 @@
 """What every other package needs: errors in one sentence, registered choices, random generators."""
 
 from lengthwise.base.choices import Choice, Config, Registry
-from lengthwise.base.errors import UsageError, explain, nearest
+from lengthwise.base.errors import UsageError, explain, nearest, show
 from lengthwise.base.extensions import import_modules
 from lengthwise.base.random import generator
 
@@ -14,4 +14,5 @@ __all__ = [
     "generator",
     "import_modules",
     "nearest",
+    "show",
 ]

@@ -15,11 +15,16 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from lengthwise.base.errors import UsageError, explain, nearest
+from lengthwise.base.errors import UsageError, explain, nearest, show
+
+TOO_LARGE = 10**100  # floats go to 10^308, and some integers are multiplied with others
 
 
 class Config(BaseModel):
-    """Immutable options. Unknown keys, infinities, and booleans given as numbers are errors."""
+    """Immutable options. Unknown keys, infinities, and booleans given as numbers are errors.
+
+    So are integers beyond all reason, and text that no file can hold.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -29,7 +34,20 @@ class Config(BaseModel):
         expected = cls.model_fields[info.field_name or ""].annotation
         if isinstance(value, bool) and bool not in (expected, *get_args(expected)):
             raise PydanticCustomError("boolean", "it can't be true or false")
+        if isinstance(value, int) and abs(value) >= TOO_LARGE:
+            raise PydanticCustomError("integer", "integers have at most 100 digits")
+        if isinstance(value, str) and ("\0" in value or not is_encodable(value)):
+            raise PydanticCustomError("text", "it has characters that can't be written to a file")
         return value
+
+
+def is_encodable(text: str) -> bool:
+    """Whether UTF-8 has all characters; the halves of a surrogate pair are not among them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Choice(Config):
@@ -109,7 +127,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
             return value
         fields = {"kind": value} if isinstance(value, str) else value
         if not isinstance(fields, Mapping) or not isinstance(fields.get("kind"), str):
-            raise UsageError(f"{self.key} is a name or a mapping with 'kind', not {value!r}")
+            raise UsageError(f"{self.key} is a name or a mapping with 'kind', not {show(value)}")
         kind = fields["kind"]
         if kind not in self._classes:
             raise UsageError(f"there is no {self.noun} '{kind}': {nearest(kind, self)}")
@@ -118,7 +136,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         for option in given:
             if option not in options.model_fields:
                 known = options.model_fields
-                hint = nearest(str(option), known) if known else "it has none."
+                hint = nearest(str(option), [*known, "kind"]) if known else "it has none."
                 raise UsageError(f"the {self.noun} '{kind}' has no option '{option}': {hint}")
         try:
             return options.model_validate(given)

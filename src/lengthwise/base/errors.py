@@ -5,11 +5,29 @@ from difflib import get_close_matches
 
 from pydantic import ValidationError
 
+LONGEST_SENTENCE, LONGEST_VALUE = 2000, 200  # characters
 NOT_IMPORTED = "code that is not imported (--import FILE)"  # why a run or a model can't be read
 
 
 class UsageError(ValueError):
     """The user asked for something impossible; the message says what and why in one sentence."""
+
+    def __init__(self, sentence: str):
+        super().__init__(shorten(" ".join(sentence.split()), LONGEST_SENTENCE))
+
+
+def shorten(text: str, longest: int) -> str:
+    """Long text with its middle left out."""
+    half = longest // 2
+    return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"
+
+
+def show(value: object) -> str:
+    """A value in a sentence, whatever its size."""
+    try:
+        return shorten(repr(value), LONGEST_VALUE)
+    except (ValueError, RecursionError):  # Python writes no integers of more than 4300 digits
+        return f"too large to be shown (type {type(value).__name__})"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -26,4 +44,4 @@ def explain(error: ValidationError, of: str = "") -> str:
     if isinstance(cause, UsageError):
         return str(cause)
     key = ".".join(str(part) for part in first["loc"])
-    return f"{key}{of} is {first['input']!r}, but {first['msg'][0].lower()}{first['msg'][1:]}"
+    return f"{key}{of} is {show(first['input'])}, but {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -7,6 +7,7 @@ So a process can be killed at any moment, and the directory can be verified neve
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,7 +170,10 @@ class Manifest:
 
 def read_if_there(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        with open(path, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a device may have no end
+                raise UsageError(f"{path} is damaged: it isn't a regular file")
+            return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -9,8 +9,11 @@ if TYPE_CHECKING:
     from lengthwise.sweep import Engine
 
 
+LONGEST_INTEGER = 18  # digits
+
+
 def integer(least: int, text: str) -> int:
-    if not text.isdecimal() or int(text) < least:
+    if not text.isdecimal() or len(text) > LONGEST_INTEGER or int(text) < least:
         raise argparse.ArgumentTypeError(f"'{text}' is not an integer ≥ {least}")
     return int(text)
 

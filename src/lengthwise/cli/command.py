@@ -5,6 +5,7 @@ only inside `run`.
 """
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -17,7 +18,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, formatter_class=shape, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"lengthwise: {message} (see `{self.prog} --help`)\n")
+        sentence = " ".join(f"{message} (see `{self.prog} --help`)".split())
+        self.exit(2, f"lengthwise: {sentence}\n")
 
 
 class Command:
@@ -39,7 +41,8 @@ class Command:
 
         argparse does not join the words of an argument before options with those behind them.
         """
-        options = [word for word in rest if word.startswith("-") and word != "-"]
+        # A problem such as -1+2 is no option; the command says what is wrong with it.
+        options = [word for word in rest if re.match("-+[^0-9]", word)]
         unknown = options if self.variadic else rest
         if unknown:
             chosen.parser.error(f"unknown argument: {' '.join(unknown)}")

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -19,6 +20,7 @@ FIRST_STEPS = """first steps:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
+    prepare_streams()
     parser = build_parser()
     chosen, rest = parser.parse_known_args(arguments)
     if not hasattr(chosen, "command"):
@@ -55,6 +57,7 @@ def run(command: Command, chosen: argparse.Namespace) -> int:
             check_processes(command)
         import_files(chosen.imports)
         command.run(chosen)
+        sys.stdout.flush()
         return 0
     except UsageError as error:
         return refuse(str(error))
@@ -67,9 +70,11 @@ def run(command: Command, chosen: argparse.Namespace) -> int:
         reason = str(error).partition("\n")[0]
         return refuse(f"this machine does not have enough memory: {reason}")
     except BrokenPipeError:  # as in `lengthwise runs | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 0
     except OSError as error:
+        if error.filename is None:
+            discard_output()  # what is left in the buffer can't be written either
         reason = (error.strerror or str(error)).lower()
         return refuse(f"can't read or write {error.filename or 'the output'}: {reason}")
 
@@ -83,6 +88,25 @@ def check_processes(command: Command) -> None:
             f"torchrun trains one run on several processes: it can start `lengthwise train` and"
             f" `lengthwise resume`, but not `lengthwise {command.name}`"
         )
+
+
+def prepare_streams() -> None:
+    """Make printing safe where a stream is closed, or its encoding lacks characters."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # Otherwise the next file that is opened would get the number, and what is printed.
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, open(number, "w" if number else "r"))  # noqa: SIM115  # stays open
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def refuse(sentence: str) -> int:

@@ -12,7 +12,9 @@ NARROWEST = 30  # columns of text that is wrapped
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """JSON that is whole in whatever encoding the output has."""
+    is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(value, indent=2, ensure_ascii=not is_unicode))
 
 
 def columns() -> int:

@@ -2,8 +2,7 @@
 
 import argparse
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from lengthwise.cli import arguments
 from lengthwise.cli.command import Command, Parser, command
@@ -12,6 +11,9 @@ from lengthwise.cli.output import print_json
 
 if TYPE_CHECKING:
     from lengthwise.solver.solver import Solution
+
+
+MOST_BYTES = 100_000_000  # of a file of problems
 
 
 @command
@@ -60,19 +62,25 @@ def read_problems(words: list[str], file: str | None) -> list[str]:
 
     problems: list[str] = []
     for word in words:
-        problems += lines(sys.stdin.read()) if word == "-" else [word]
+        problems += read_lines(sys.stdin.buffer, "standard input") if word == "-" else [word]
     if file is not None:
-        try:
-            problems += lines(Path(file).read_text(encoding="utf-8"))
-        except UnicodeDecodeError:
-            raise UsageError(f"{file} is not a text file in UTF-8") from None
+        with open(file, "rb") as opened:
+            problems += read_lines(opened, file)
     if not problems:
         raise UsageError("there is no problem to solve; write one such as 12 + 34")
     return problems
 
 
-def lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.strip()]
+def read_lines(file: BinaryIO, name: str) -> list[str]:
+    from lengthwise.base import UsageError
+
+    content = file.read(MOST_BYTES + 1)  # a device may have no end
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"{name} has more than {MOST_BYTES} bytes; solve it in parts")
+    try:
+        return [line for line in content.decode().splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise UsageError(f"{name} is not text in UTF-8") from None
 
 
 def print_solution(solution: "Solution") -> None:

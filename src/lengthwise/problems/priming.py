@@ -7,6 +7,7 @@ import numpy as np
 from lengthwise.base import UsageError
 from lengthwise.problems.lengths import parse_lengths
 
+EXAMPLES = "written as in 35=50 (fifty examples of 35 digits), 34=25,35=25 or 6:35=500"
 Priming = tuple[tuple[int, int], ...]  # (digits, count) pairs
 
 
@@ -56,16 +57,15 @@ def parse_priming(value: object) -> object:
         return ()
     if isinstance(value, Mapping):
         return tuple(pair for pair in value.items() if pair[1] != 0)
+    if isinstance(value, int | float):
+        raise UsageError(f"data.priming is {value}, but a priming is {EXAMPLES}")
     if not isinstance(value, str):
         return value
     pairs: list[tuple[int, int]] = []
     for part in filter(None, value.split(",")):
         lengths, _, count = part.partition("=")
         if not count.strip().isdecimal():
-            raise UsageError(
-                f"'{value}' is not a priming such as 35=50 (fifty examples of 35 digits),"
-                " 34=25,35=25 or 6:35=500"
-            )
+            raise UsageError(f"data.priming is '{value}', but a priming is {EXAMPLES}")
         if min(chosen := parse_lengths(lengths)) < 1:
             raise UsageError(f"data.priming is '{value}', but numbers have at least 1 digit")
         if len(count.strip()) > 9:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from lengthwise import fast
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import TASKS, Product, Task
-from lengthwise.base import Choice, UsageError
+from lengthwise.base import Choice, UsageError, show
 from lengthwise.base.files import write_atomically, writing
 from lengthwise.base.manifest import MANIFEST
 from lengthwise.base.progress import show_progress
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lengthwise.solver.inside.trace import Trace
 
 # How many symbols are worked on at once. On a CPU more is not faster.
+MOST_LAYERS = 100_000
 SYMBOLS_AT_ONCE = {"cpu": 6000, "cuda": 50_000, "mps": 50_000}
 
 
@@ -172,8 +173,11 @@ class Solver(
         """Raise a UsageError unless layers can be applied this often."""
         if layers is None:
             return
-        if not isinstance(layers, int) or layers < 1:
-            raise UsageError(f"layers are applied at least once, not {layers} times")
+        if not isinstance(layers, int) or not 1 <= layers <= MOST_LAYERS:
+            raise UsageError(
+                f"layers are applied at least once and at most {MOST_LAYERS} times, not"
+                f" {show(layers)}"
+            )
         if self.encoder.config.encoder == "transformer":
             raise UsageError("only shared layers can be applied another number of times")
 

@@ -4,17 +4,18 @@ import re
 
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import SYMBOL
-from lengthwise.base import UsageError
+from lengthwise.base import UsageError, show
 from lengthwise.problems.layouts import Layout
 
-PROBLEM = re.compile(rf"\s*[0-9]+(?:\s*{SYMBOL}\s*[0-9]+)*\s*=?\s*")
+# Possessive: what was matched is never given back, so that refusing long text takes no time.
+PROBLEM = re.compile(rf"\s*+[0-9]++(?:\s*+{SYMBOL}\s*+[0-9]++)*+\s*+=?+\s*+")
 ALIASES = {"x": "×", "X": "×"}  # what people type for a symbol
 
 
 def parse_problem(problem: str, layout: Layout) -> list[str]:
     """The operands of a problem, as decimal text without leading zeros."""
     task = layout.task
-    shown, most_digits = shorten(repr(problem)), task.operand_digits(layout.digits)
+    shown, most_digits = shorten(show(problem)), task.operand_digits(layout.digits)
     if not is_problem(problem, len(most_digits)):
         numbers = [f"{n}{n + 1}" for n in range(1, 2 * len(most_digits), 2)]
         example = f" {task.symbol} ".join(numbers)

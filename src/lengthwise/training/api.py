@@ -13,7 +13,7 @@ from lengthwise.evaluation import accuracy
 from lengthwise.evaluation.accuracy import Accuracy
 from lengthwise.problems.sampling import Sampling
 from lengthwise.solver import Solver
-from lengthwise.training import distributed, keys, loop, machine, origin
+from lengthwise.training import distributed, keys, loop, machine, memory, origin
 from lengthwise.training.display import Display
 from lengthwise.training.experiment import Experiment
 from lengthwise.training.runs import Run, is_run
@@ -59,6 +59,7 @@ def check(experiment: Experiment, here: bool = True) -> None:
     """Raise a UsageError if an experiment can't be trained; `here` asks this machine, too."""
     if here:
         machine.check(experiment.device, experiment.threads)
+        memory.check_training(experiment)
     longest = experiment.build().encoder.position(0).longest
     length = experiment.training_layout().length
     if longest and length > longest:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from lengthwise.arithmetic.tasks import AnyTask
 from lengthwise.base import Choice, Config, UsageError
@@ -18,6 +18,7 @@ from lengthwise.problems.lengths import Lengths
 from lengthwise.problems.sampling import Sampling
 from lengthwise.problems.training_set import DataConfig
 from lengthwise.solver import Solver, saved
+from lengthwise.training import memory
 from lengthwise.training.optimizers import AnyOptimizer
 from lengthwise.training.own_code import own_code
 from lengthwise.training.yaml import write_yaml
@@ -156,6 +157,15 @@ class Experiment(Config):
     compile: bool = Field(False, description="let torch.compile compile the encoder, for GPUs")
     threads: int = Field(1, ge=1, description="CPU threads")
 
+    def __init__(self, **fields: Any):
+        """Like any pydantic model, but an error is one sentence."""
+        from lengthwise.training.keys import explain_invalid  # which lists the keys of this class
+
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise UsageError(explain_invalid(error)) from None
+
     @model_validator(mode="after")
     def _check(self) -> "Experiment":
         LAYOUTS.build(self.layout, self.task, self.data.test_digits)  # answers must fit
@@ -228,7 +238,11 @@ class Experiment(Config):
 
     def build(self) -> Solver:
         """The model, not yet initialised."""
-        return Solver(self.task, self.data.test_digits, self.layout, self.model)
+        memory.check_model(self)
+        try:
+            return Solver(self.task, self.data.test_digits, self.layout, self.model)
+        except (RuntimeError, MemoryError, OverflowError) as error:  # of the allocator
+            raise UsageError(f"a model of this size can't be made: {error}") from None
 
     def identity(self, origin: str | None = None, code: Mapping[str, str] | None = None) -> str:
         """A hash of all that matters for the result, which the device or a preset's name does not.

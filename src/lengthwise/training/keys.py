@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from pydantic import BaseModel, ValidationError
 
-from lengthwise.base import Registry, UsageError, explain
+from lengthwise.base import Registry, UsageError, explain, show
 from lengthwise.training.experiment import Experiment
 from lengthwise.training.yaml import parse_scalar, read_yaml
 
@@ -21,25 +21,60 @@ def load(path: str | Path | None = None, overrides: Mapping[str, Any] | None = N
 
 def parse(fields: Mapping[str, Any]) -> Experiment:
     """An experiment from nested mappings; an error is one sentence."""
-    try:
-        return Experiment.model_validate(add_default_kinds(nest(fields)))
-    except ValidationError as error:
-        unknown = next((e for e in error.errors() if e["type"] == "extra_forbidden"), None)
-        if unknown:
-            raise UsageError(explain_unknown(".".join(map(str, unknown["loc"])))) from None
-        raise UsageError(explain(error)) from None
+    nested = nest(fields)
+    for section in sections() & nested.keys():
+        if not isinstance(nested[section], Mapping | BaseModel):
+            raise UsageError(explain_section(section, nested[section]))
+    return Experiment(**add_default_kinds(nested))
+
+
+def explain_section(section: str, value: object) -> str:
+    """What to write instead of `--model rope`."""
+    owners = [key for key, registry in Registry.all.items() if value in list(registry)]
+    inside = [key for key in owners if key.startswith(f"{section}.")]
+    known = sorted(key.name for key in all_keys() if key.name.startswith(f"{section}."))
+    hint = f"did you mean '{inside[0]}'?" if inside else f"it holds keys such as '{known[0]}'"
+    return f"{section} is {show(value)}, but {hint}"
+
+
+def explain_invalid(error: ValidationError) -> str:
+    """Why an experiment is not valid, in one sentence."""
+    unknown = next((e for e in error.errors() if e["type"] == "extra_forbidden"), None)
+    if unknown:
+        return explain_unknown(".".join(map(str, unknown["loc"])))
+    return explain(error)
 
 
 def nest(fields: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Nested mappings from dotted keys: {"model.width": 64} becomes {"model": {"width": 64}}."""
     if not isinstance(fields, Mapping):
         raise UsageError(
-            f"an experiment is a mapping of keys such as task and model, not {fields!r}"
+            f"an experiment is a mapping of keys such as task and model, not {show(fields)}"
         )
+    check_given_once(fields)
     result: dict[str, Any] = {}
     for key, value in [*fields.items(), *(overrides or {}).items()]:
         set_key(result, str(key), value)
     return result
+
+
+def check_given_once(fields: Mapping[str, Any]) -> None:
+    """Raise a UsageError if a key is given both nested and dotted."""
+    given: set[str] = set()
+    for key in leaves(fields):
+        if key in given:
+            raise UsageError(f"'{key}' is given twice")
+        given.add(key)
+
+
+def leaves(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The dotted keys of all values."""
+    for key, value in fields.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and all(isinstance(inner, str) for inner in value):
+            yield from leaves(value, f"{name}.")
+        else:
+            yield f"{name}.kind" if isinstance(value, str) and name in Registry.all else name
 
 
 def set_key(fields: dict[str, Any], key: str, value: Any) -> None:
@@ -50,7 +85,7 @@ def set_key(fields: dict[str, Any], key: str, value: Any) -> None:
         if isinstance(inner, str) and parent in choice_names():
             inner = {"kind": inner}
         if not isinstance(inner, Mapping):
-            raise UsageError(f"'{key}' can't be set, because {parent} is {inner!r}")
+            raise UsageError(f"'{key}' can't be set, because {parent} is {show(inner)}")
         fields[parent] = dict(inner)
         fields = fields[parent]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):

@@ -22,7 +22,7 @@ from lengthwise.problems.batch import TrainingBatch
 from lengthwise.problems.evaluation_set import evaluation_set
 from lengthwise.problems.training_set import Examples, TrainingSet
 from lengthwise.solver import Solver
-from lengthwise.training import machine
+from lengthwise.training import machine, memory
 from lengthwise.training.checkpoint import State, load_checkpoint, save_checkpoint, save_optimizer
 from lengthwise.training.distributed import ALONE, Alone
 from lengthwise.training.experiment import Experiment, TrainingConfig
@@ -57,6 +57,8 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
     """
     experiment = run.experiment
     device = machine.prepare(experiment.device, experiment.threads)
+    if group.size == 1:  # several processes share a batch
+        memory.check_training(experiment)
     with run.locked() if group.leads else nullcontext(), deferred_interrupts() as interrupted:
         run.manifest.verify()
         if run.result is not None:
