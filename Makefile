@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 CODE := src tests bench examples
 
-.PHONY: demo page test test-page test-slow test-ray test-slurm test-sanitizers bench bench-examples bench-cluster bench-large format clean
+.PHONY: demo page test test-page test-slow test-ray test-slurm test-sanitizers test-faults bench bench-examples bench-cluster bench-large format clean
 
 demo: .venv/ready
 	$(BIN)/lengthwise demo
@@ -43,6 +43,10 @@ test-slurm: .venv/ready
 # The C code under AddressSanitizer and UndefinedBehaviorSanitizer, over random shapes.
 test-sanitizers: .venv/ready
 	$(BIN)/python tests/sanitize.py
+
+# Kills, damage, races, full disks and absurd input; writes the table of docs/faults.md.
+test-faults: .venv/ready
+	$(BIN)/python tests/faults
 
 # Speed against Hugging Face's models, in an environment that it makes; leave the machine alone
 # meanwhile. `bench-examples` counts the examples that training needs, against the defaults.

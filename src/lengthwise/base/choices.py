@@ -1,6 +1,7 @@
 """Configurations, and named choices (tasks, layouts, …) registered where they are defined."""
 
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from pydantic import (
@@ -136,7 +137,8 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         for option in given:
             if option not in options.model_fields:
                 known = options.model_fields
-                hint = nearest(str(option), [*known, "kind"]) if known else "it has none."
+                names = [*known, *get_close_matches(str(option), ["kind"])]
+                hint = nearest(str(option), names) if names else "it has none."
                 raise UsageError(f"the {self.noun} '{kind}' has no option '{option}': {hint}")
         try:
             return options.model_validate(given)

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, TextIO
 
 from lengthwise.cli import arguments
 from lengthwise.cli.command import Command, Parser, command
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lengthwise.solver.solver import Solution
 
 
-MOST_BYTES = 100_000_000  # of a file of problems
+MOST_CHARACTERS = 100_000_000  # of a file of problems
 
 
 @command
@@ -62,25 +62,25 @@ def read_problems(words: list[str], file: str | None) -> list[str]:
 
     problems: list[str] = []
     for word in words:
-        problems += read_lines(sys.stdin.buffer, "standard input") if word == "-" else [word]
+        problems += read_lines(sys.stdin, "standard input") if word == "-" else [word]
     if file is not None:
-        with open(file, "rb") as opened:
+        with open(file, encoding="utf-8") as opened:
             problems += read_lines(opened, file)
     if not problems:
         raise UsageError("there is no problem to solve; write one such as 12 + 34")
     return problems
 
 
-def read_lines(file: BinaryIO, name: str) -> list[str]:
+def read_lines(file: TextIO, name: str) -> list[str]:
     from lengthwise.base import UsageError
 
-    content = file.read(MOST_BYTES + 1)  # a device may have no end
-    if len(content) > MOST_BYTES:
-        raise UsageError(f"{name} has more than {MOST_BYTES} bytes; solve it in parts")
     try:
-        return [line for line in content.decode().splitlines() if line.strip()]
+        text = file.read(MOST_CHARACTERS + 1)  # a device may have no end
     except UnicodeDecodeError:
-        raise UsageError(f"{name} is not text in UTF-8") from None
+        raise UsageError(f"{name} is not a text file in UTF-8") from None
+    if len(text) > MOST_CHARACTERS:
+        raise UsageError(f"{name} has more than {MOST_CHARACTERS} characters; solve it in parts")
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def print_solution(solution: "Solution") -> None:

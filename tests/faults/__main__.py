@@ -1,0 +1,111 @@
+"""Runs the harnesses at full counts and writes docs/faults.md: `make test-faults`.
+
+`python tests/faults NAME ...` runs some of them; the other rows of the table stay.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from faults import damage, disk_full, fuzz, kills, races
+from faults.outcome import Outcome
+from lengthwise.training import machine
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "faults.md"
+START = "| fault | tried | failed | version |\n| --- | ---: | ---: | --- |\n"
+
+
+def damaged_runs(folder: Path) -> Iterator[Outcome]:
+    runs = [damage.make_run(folder, "finished"), damage.make_run(folder, "interrupted", 15)]
+    runs.append(damage.make_run(folder, "tuned", 15, {"start_from": str(runs[0])}))
+    (folder / "damaged").mkdir()
+    yield damage.damage_runs(runs, folder / "damaged", 7000, seed=0)
+
+
+def damaged_models(folder: Path) -> Iterator[Outcome]:
+    yield damage.damage_model(damage.make_run(folder, "finished"), folder, 3000, seed=0)
+
+
+def killed_runs(folder: Path) -> Iterator[Outcome]:
+    (folder / "usual").mkdir()
+    yield kills.kill_everywhere(folder / "usual")
+    origin = damage.make_run(folder, "origin")
+    (folder / "tuned").mkdir()
+    changes = {"start_from": str(origin), "training.optimizer": "muon", "model.dropout": 0.1}
+    yield kills.kill_everywhere(folder / "tuned", changes)
+
+
+def full_disks(folder: Path) -> Iterator[Outcome]:
+    yield disk_full.fill_everywhere(folder)
+
+
+def raced_runs(folder: Path) -> Iterator[Outcome]:
+    yield races.create_at_once(folder, rounds=50)
+    yield races.create_two_under_one_name(folder, rounds=200)
+    yield races.sweep_twice(folder, rounds=8)
+
+
+def absurd_input(folder: Path) -> Iterator[Outcome]:
+    yield fuzz.fuzz_problems(50_000, 0)
+    yield fuzz.fuzz_python(30_000, 0)
+    yield fuzz.fuzz_words(12_000, 0)
+    yield fuzz.fuzz_yaml(7_000, 0)
+    yield fuzz.fuzz_commands(1_000, 0, str(folder))
+
+
+HARNESSES: dict[str, Callable[[Path], Iterator[Outcome]]] = {
+    "damaged-runs": damaged_runs,
+    "damaged-models": damaged_models,
+    "kills": killed_runs,
+    "full-disks": full_disks,
+    "races": raced_runs,
+    "absurd-input": absurd_input,
+}
+
+
+def write_rows(rows: dict[str, str]) -> None:
+    """Put rows into the table of the page, in place of those of the same name."""
+    before, _, rest = PAGE.read_text().partition(START)
+    lines = rest.split("\n")
+    old = [line for line in lines if line.startswith("| ")]
+    table = {line.split(" | ")[0].removeprefix("| "): line for line in old} | rows
+    after = "\n".join(line for line in lines if not line.startswith("| "))
+    PAGE.write_text(before + START + "\n".join(table.values()) + "\n" + after)
+
+
+def main(chosen: list[str]) -> int:
+    torch.set_num_threads(1)
+    version = str(machine.commit() or "unknown")
+    version = version[:10] + ("+" if version.endswith("+") else "")
+    failed = 0
+    unknown = set(chosen) - HARNESSES.keys()
+    if unknown:
+        print(f"there is no harness {', '.join(unknown)}; there are {', '.join(HARNESSES)}")
+        return 2
+    for name in chosen or HARNESSES:
+        with tempfile.TemporaryDirectory() as folder:
+            found: dict[str, Outcome] = {}
+            started = time.monotonic()
+            for outcome in HARNESSES[name](Path(folder)):
+                known = found.get(outcome.name)
+                found[outcome.name] = known + outcome if known else outcome
+                print(f"{outcome.name}: {outcome.tried} tried, {outcome.failed} failed", flush=True)
+                for example in outcome.examples:
+                    print(f"    {example}", flush=True)
+        print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
+        rows = {
+            o.name: f"| {o.name} | {o.tried} | {o.failed} | {version} |" for o in found.values()
+        }
+        write_rows(rows)
+        failed += sum(outcome.failed for outcome in found.values())
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
