@@ -276,9 +276,7 @@ def test_priming_is_parsed() -> None:
 
 def test_other_texts_than_primings_are_an_error() -> None:
     for text in ("35", "35=", "=50", "35=many", "35=-5", "35:50", "a=5", "35:6=500", "35=²"):
-        with pytest.raises(
-            UsageError, match="a priming is written as in|is not a list of lengths such as"
-        ):
+        with pytest.raises(UsageError, match=r"(a priming|a list of lengths) (is|such as)"):
             parse_priming(text)
 
 
