@@ -17,8 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from lengthwise.base.errors import UsageError, explain, nearest, show
-
-TOO_LARGE = 10**100  # floats go to 10^308, and some integers are multiplied with others
+from lengthwise.base.trees import TOO_LARGE
 
 
 class Config(BaseModel):

@@ -13,7 +13,8 @@ class UsageError(ValueError):
     """The user asked for something impossible; the message says what and why in one sentence."""
 
     def __init__(self, sentence: str):
-        super().__init__(shorten(" ".join(sentence.split()), LONGEST_SENTENCE))
+        printable = sentence.encode(errors="backslashreplace").decode()  # without surrogates
+        super().__init__(shorten(" ".join(printable.split()), LONGEST_SENTENCE))
 
 
 def shorten(text: str, longest: int) -> str:

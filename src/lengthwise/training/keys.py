@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeGuard
 from pydantic import BaseModel, ValidationError
 
 from lengthwise.base import Registry, UsageError, explain, show
+from lengthwise.base.trees import check_tree
 from lengthwise.training.experiment import Experiment
 from lengthwise.training.yaml import parse_scalar, read_yaml
 
@@ -21,6 +22,7 @@ def load(path: str | Path | None = None, overrides: Mapping[str, Any] | None = N
 
 def parse(fields: Mapping[str, Any]) -> Experiment:
     """An experiment from nested mappings; an error is one sentence."""
+    check_tree(fields)
     nested = nest(fields)
     for section in sections() & nested.keys():
         if not isinstance(nested[section], Mapping | BaseModel):

@@ -8,10 +8,9 @@ from typing import Any
 import yaml
 
 from lengthwise.base import UsageError
+from lengthwise.base.trees import MOST_VALUES, check_tree
 
 MOST_BYTES = 1_000_000  # of a configuration; those that runs write have about 2,000
-MOST_VALUES = 100_000
-DEEPEST = 30  # mappings inside mappings
 
 
 class Rules(yaml.constructor.SafeConstructor):
@@ -104,22 +103,8 @@ def load(text: str, loader: type[Loader | FastLoader] = Loader) -> Any:
         raise yaml.YAMLError("it is nested too deeply") from None
     except Exception as error:  # a constructor's: of `!!int x`, `!!timestamp 2001-99-99`, …
         raise yaml.YAMLError(str(error)) from None
-    check_size(value)
+    check_tree(value)
     return value
-
-
-def check_size(value: Any) -> None:
-    """Raise unless a value is a tree of reasonable size; an anchor can refer to itself."""
-    waiting, seen = [(value, 0)], 0
-    while waiting:
-        part, depth = waiting.pop()
-        seen += 1
-        if depth > DEEPEST or seen > MOST_VALUES:
-            raise yaml.YAMLError("it is nested too deeply or has too many values")
-        if isinstance(part, dict):
-            waiting += ((inner, depth + 1) for pair in part.items() for inner in pair)
-        elif isinstance(part, list | tuple | set):
-            waiting += ((inner, depth + 1) for inner in part)
 
 
 def write_yaml(fields: dict[str, Any]) -> str:
