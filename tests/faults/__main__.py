@@ -7,6 +7,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial, reduce
+from multiprocessing import get_context
+from operator import add
 from pathlib import Path
 
 import torch
@@ -17,18 +21,29 @@ from faults import damage, disk_full, fuzz, kills, races
 from faults.outcome import Outcome
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "faults.md"
+PARTS = 4  # processes of a harness that takes long
 START = "| fault | tried | failed | date |\n| --- | ---: | ---: | --- |\n"
+
+
+def in_parts(harness: Callable[[Path, int, int], Outcome], folder: Path, count: int) -> Outcome:
+    """A harness in several processes, each with a folder, a part of the count and a seed."""
+    folders = [folder / str(part) for part in range(PARTS)]
+    for own in folders:
+        own.mkdir(parents=True)
+    with ProcessPoolExecutor(PARTS, get_context("fork")) as pool:
+        outcomes = list(pool.map(harness, folders, [count // PARTS] * PARTS, range(PARTS)))
+    return reduce(add, outcomes)
 
 
 def damaged_runs(folder: Path) -> Iterator[Outcome]:
     runs = [damage.make_run(folder, "finished"), damage.make_run(folder, "interrupted", 15)]
     runs.append(damage.make_run(folder, "tuned", 15, {"start_from": str(runs[0])}))
-    (folder / "damaged").mkdir()
-    yield damage.damage_runs(runs, folder / "damaged", 7000, seed=0)
+    yield in_parts(partial(damage.damage_runs, runs), folder / "damaged", 7000)
 
 
 def damaged_models(folder: Path) -> Iterator[Outcome]:
-    yield damage.damage_model(damage.make_run(folder, "finished"), folder, 3000, seed=0)
+    run = damage.make_run(folder, "finished")
+    yield in_parts(partial(damage.damage_model, run), folder / "damaged", 3000)
 
 
 def killed_runs(folder: Path) -> Iterator[Outcome]:

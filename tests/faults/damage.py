@@ -1,8 +1,10 @@
 """Damage: changed, lost and added bytes in every file of runs and saved models."""
 
+import itertools
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -134,20 +136,21 @@ def describe(content: bytes, new: bytes | None) -> str:
 
 def damage_runs(runs: Sequence[Path], folder: Path, count: int, seed: int) -> Outcome:
     """Damage copies of runs beside a good one, which must stay listed."""
-    good = shutil.copytree(runs[0], folder / "good")
-    copies = [Path(shutil.copytree(run, folder / run.name)) for run in runs]
+    copies = []
+    for run in runs:
+        shutil.copytree(runs[0], folder / run.name / "good")
+        copies.append(Path(shutil.copytree(run, folder / run.name / "damaged")))
+    turns = itertools.cycle([lambda run: api.load(run), lambda run: list(train(Run(run)))])
 
     def check(run: Path, damaged: Path) -> str | None:
-        rows = {row["run"]: row for row in overview(folder)}
-        if rows[str(good)]["status"] == "damaged":
-            return f"a good run is listed as damaged: {rows[str(good)]['reason']}"
+        rows = {row["run"]: row for row in overview(run.parent)}
+        good = rows[str(run.parent / "good")]
+        if good["status"] == "damaged":
+            return f"a good run is listed as damaged: {good['reason']}"
         listed = damaged.name not in (WEIGHTS, CHECKPOINT)  # too large for a list
         if listed and damaged.name not in rows.get(str(run), {}).get("reason", ""):
             return f"listed as {rows.get(str(run))}"
-        for act in (lambda: api.load(run), lambda: list(train(Run(run)))):
-            if (failure := refusal(act, damaged.name, run)) is not None:
-                return failure
-        return None
+        return refusal(partial(next(turns), run), damaged.name, run)
 
     return damage_files("damaged runs", copies, count, seed, check)
 
