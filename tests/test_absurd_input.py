@@ -49,7 +49,6 @@ def test_a_sample_of_fuzzed_command_lines(tmp_path: Path) -> None:
         ("--seed 2001-99-99", "seed is '2001-99-99', but"),
         ("--seed !!int x", "seed is '!!int x', but"),
         (f"--seed {'9' * 4000}", "has an integer of more than 100 digits"),
-        (f"--seed {'9' * 5000}", "seed is "),
         (
             "--model.width 1000000000000",
             "training this model with this batch size needs at least 1000 EB",
