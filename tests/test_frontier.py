@@ -15,13 +15,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lengthwise.base import UsageError
 from lengthwise.base.files import to_json
 from lengthwise.cli.main import main
 from lengthwise.frontier.make import (
     describe_training,
     limit_long_problems,
     make_record,
+    measure_all,
     measurements,
+    measuring_processes,
     summarise_trial,
 )
 from lengthwise.frontier.page import page
@@ -259,3 +262,19 @@ def test_the_recipe_is_local_and_discrete() -> None:
     layout = experiment.build().layout
     assert layout.fits_any_length
     assert layout.least_first
+
+
+def kill_itself(trial: Trial, path: Path) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_measuring_process_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lengthwise.frontier.make.measure", kill_itself)
+    run = Run.create(keys.load(None, {**SUM, **SMALL}), tmp_path)
+    with (
+        pytest.raises(UsageError, match="was killed; the same command goes on from there"),
+        measuring_processes(1) as pool,
+    ):
+        measure_all(pool, Trial(SUM, {5: 1}), [run])

@@ -1,9 +1,12 @@
 """Many runs at once: finished, dependent, failing and killed ones, and Ctrl-C."""
 
+import math
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from many_runs import wait_until
 
 from lengthwise.base import UsageError
 from lengthwise.sweep import ENGINES, Local, build_engine, find_engine, local, run_all
+from lengthwise.sweep.work import train_run
 from lengthwise.training import keys
 from lengthwise.training.display import Display
 from lengthwise.training.loop import Progress
@@ -136,3 +140,39 @@ def test_a_killed_worker_is_noticed_while_others_go_on(
     ends.close()  # type: ignore[attr-defined]  # a generator; the same as Ctrl-C
     assert other.status == "interrupted"
     assert other.checkpoint.exists()
+
+
+def test_ctrl_c_to_all_processes_while_workers_import(tmp_path: Path) -> None:
+    """A terminal sends it to the whole group; no worker ends with a traceback."""
+    script = tmp_path / "sweep.py"
+    call = SCRIPT.rpartition("\n    ")[2].strip()
+    quiet = f"try:\n        {call}\n    except KeyboardInterrupt:\n        sys.exit(130)"
+    script.write_text(SCRIPT.replace(call, quiet))
+    runs = [create(tmp_path / "runs", seed=seed, training__steps=100_000) for seed in (0, 1)]
+    command = [sys.executable, str(script), *(str(run.path) for run in runs)]
+    parent = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    wait_until(lambda: len(children.read_text().split()) >= 2)  # of which one tracks resources
+    os.killpg(parent.pid, signal.SIGINT)
+    _, errors = parent.communicate(timeout=300)
+    assert parent.returncode == 130, errors
+    assert "Traceback" not in errors
+
+
+def test_a_run_that_another_sweep_trains_is_waited_for(tmp_path: Path) -> None:
+    run = create(tmp_path)
+    reasons: list[str | None] = []
+
+    def wait_for_it() -> None:
+        reasons.append(train_run(run.path, "cpu", 1, patience=math.inf))
+
+    other = threading.Thread(target=wait_for_it)
+    with run.locked():
+        assert "in use" in str(train_run(run.path, "cpu", 1))
+        assert "in use" in str(train_run(run.path, "cpu", 1, print, math.inf, lambda: False))
+        other.start()
+        time.sleep(1.0)
+        assert not reasons
+    other.join()
+    assert reasons == [None]
+    assert run.status == "finished"

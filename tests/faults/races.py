@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,9 +29,11 @@ def at_once(acts: Sequence[Callable[[], object]]) -> list[int]:
         os.read(read_end, 1)  # until the parent closes the other end
         try:
             act()
-        except UsageError:
+        except UsageError as error:
+            print(error, file=sys.stderr)
             os._exit(REFUSED)
         except BaseException:
+            traceback.print_exc()
             os._exit(FAILED)
 
     processes = []

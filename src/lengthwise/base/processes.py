@@ -1,6 +1,9 @@
 """What worker processes share."""
 
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import parent_process
 from threading import Thread
 
@@ -14,3 +17,17 @@ def end_with_parent() -> None:
             os._exit(1)
 
     Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def children_without_interrupts() -> Iterator[None]:
+    """Processes that are started meanwhile never see Ctrl-C: it is for this one to end them.
+
+    Otherwise a process that is still importing would end with a traceback. A Ctrl-C that comes
+    meanwhile is delivered afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -5,9 +5,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from lengthwise.arithmetic.tasks import Addition
 from lengthwise.base import UsageError
 from lengthwise.base.extensions import import_files
 from lengthwise.base.files import to_json, write_atomically, write_json, writing
-from lengthwise.base.processes import end_with_parent
+from lengthwise.base.processes import children_without_interrupts, end_with_parent
 from lengthwise.evaluation.accuracy import measure_accuracy
 from lengthwise.evaluation.stress import CASES, stress
 from lengthwise.frontier.page import draw, page
@@ -71,14 +73,10 @@ def make_record(
     train_all(runs, engine, display)
     trials: dict[str, Json] = {}
     descriptions: dict[Path, dict[str, str]] = {}  # by run: trials may share models
-    # A process for each measurement of a model, so that its peak memory is its own.
-    context = get_context("spawn")
-    with ProcessPoolExecutor(
-        engine.jobs or 2, context, end_with_parent, max_tasks_per_child=1
-    ) as pool:
+    with measuring_processes(engine.jobs or 2) as pool:
         for label, trial in chosen.trials.items():
             own = [runs[label, seed] for seed in seeds]
-            results_by_seed = list(pool.map(partial(measure, trial), [run.path for run in own]))
+            results_by_seed = measure_all(pool, trial, own)
             if (path := own[0].path) not in descriptions:
                 descriptions[path] = describe_training(own[0].experiment)
             trials[label] = summarise_trial(trial, own, results_by_seed, descriptions[path])
@@ -92,6 +90,32 @@ def make_record(
     write_atomically(folder / f"{name}.md", "\n".join(page(contents)).encode())
     draw(contents, folder / f"{name}.png")
     return contents
+
+
+@contextmanager
+def measuring_processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """A process for each measurement of a model, so that its peak memory is its own."""
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, end_with_parent, max_tasks_per_child=1) as pool:
+        try:
+            yield pool
+        except BaseException:  # such as Ctrl-C; what was measured is kept
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in active_children():
+                process.terminate()
+            raise
+
+
+def measure_all(pool: ProcessPoolExecutor, trial: Trial, runs: Sequence[Run]) -> list[Any]:
+    """The measurements of several models, in processes of their own."""
+    try:
+        with children_without_interrupts():
+            results = pool.map(partial(measure, trial), [run.path for run in runs])
+        return list(results)
+    except BrokenProcessPool:
+        raise UsageError(
+            "a process that measured a model was killed; the same command goes on from there"
+        ) from None
 
 
 def limit_long_problems(record: LengthRecord, most: int | None) -> LengthRecord:

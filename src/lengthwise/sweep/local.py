@@ -1,5 +1,6 @@
 """The engine of this machine: worker processes that train one run after another."""
 
+import math
 import multiprocessing
 import os
 import signal
@@ -7,9 +8,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lengthwise.base.processes import children_without_interrupts
 from lengthwise.sweep.engine import End, Engine, engine
 from lengthwise.sweep.work import train_run
 
@@ -29,7 +32,8 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, other_end = context.Pipe()
         self.process = context.Process(target=work, args=(other_end, os.getpid()))
-        self.process.start()
+        with children_without_interrupts():
+            self.process.start()
         other_end.close()
         self.run: Run | None = None
 
@@ -105,7 +109,7 @@ def work(parent: Connection, parent_id: int) -> None:
 
     def watch(progress: "Progress") -> None:
         nonlocal last_report
-        if os.getppid() != parent_id:  # the parent was killed: save and stop, as for Ctrl-C
+        if not is_parent(parent_id):  # the parent was killed: save and stop, as for Ctrl-C
             os.kill(os.getpid(), signal.SIGTERM)
         is_due = time.monotonic() - last_report >= SECONDS_BETWEEN_MESSAGES
         if is_due or progress.step == progress.steps:
@@ -118,10 +122,16 @@ def work(parent: Connection, parent_id: int) -> None:
         except (EOFError, ConnectionError):  # the parent has no more runs, or is gone
             return
         try:
-            report(parent, train_run(path, device, threads, watch))
+            # Another sweep may be training the run: this one waits for it, while it is needed.
+            is_wanted = partial(is_parent, parent_id)
+            report(parent, train_run(path, device, threads, watch, math.inf, is_wanted))
         except KeyboardInterrupt:
             report(parent, INTERRUPTED)
             return
+
+
+def is_parent(process: int) -> bool:
+    return os.getppid() == process
 
 
 def report(parent: Connection, message: "Progress | str | None") -> None:

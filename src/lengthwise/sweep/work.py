@@ -18,11 +18,12 @@ def train_run(
     threads: int,
     watch: Callable[["Progress"], None] = lambda progress: None,
     patience: float = 0.0,
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> str | None:
     """Train a run; returns the reason if it failed, else None.
 
-    A worker that is about to die, such as one whose driver was killed, may still hold the run.
-    This one waits for it, `patience` seconds at most.
+    Another worker may hold the run: one of another sweep, or one that is about to die, such as one
+    whose driver was killed. This one waits for it, `patience` seconds at most, while `is_wanted`.
     """
     from lengthwise.base import UsageError
     from lengthwise.base.extensions import import_files
@@ -41,7 +42,7 @@ def train_run(
                 watch(progress)
             return None
         except InUse as error:
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline or not is_wanted():
                 return str(error)
             time.sleep(SECONDS_BETWEEN_ATTEMPTS)
         except UsageError as error:
