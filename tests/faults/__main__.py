@@ -62,7 +62,10 @@ def full_disks(folder: Path) -> Iterator[Outcome]:
 def raced_runs(folder: Path) -> Iterator[Outcome]:
     yield races.create_at_once(folder, rounds=50)
     yield races.create_two_under_one_name(folder, rounds=200)
-    yield races.sweep_twice(folder, rounds=8)
+
+
+def raced_sweeps(folder: Path) -> Iterator[Outcome]:
+    yield races.sweep_twice(folder, rounds=8, sweeps=3)
 
 
 def absurd_input(folder: Path) -> Iterator[Outcome]:
@@ -70,6 +73,9 @@ def absurd_input(folder: Path) -> Iterator[Outcome]:
     yield fuzz.fuzz_python(30_000, 0)
     yield fuzz.fuzz_words(12_000, 0)
     yield fuzz.fuzz_yaml(7_000, 0)
+
+
+def absurd_commands(folder: Path) -> Iterator[Outcome]:
     yield fuzz.fuzz_commands(1_000, 0, str(folder))
 
 
@@ -79,7 +85,9 @@ HARNESSES: dict[str, Callable[[Path], Iterator[Outcome]]] = {
     "kills": killed_runs,
     "full-disks": full_disks,
     "races": raced_runs,
+    "sweeps": raced_sweeps,
     "absurd-input": absurd_input,
+    "absurd-commands": absurd_commands,
 }
 
 
