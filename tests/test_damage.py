@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from lengthwise.base.manifest import MANIFEST, Manifest
 from lengthwise.base.tensors import pack_tensors
 from lengthwise.cli.main import main
 from lengthwise.solver import Solver, saved
-from lengthwise.training import api, loop
+from lengthwise.training import api
 from lengthwise.training.loop import train
 from lengthwise.training.overview import overview
 from lengthwise.training.runs import CHECKPOINT, METRICS, RESULT, WEIGHTS, Run

@@ -12,6 +12,7 @@ from functools import partial, reduce
 from multiprocessing import get_context
 from operator import add
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -47,12 +48,14 @@ def damaged_models(folder: Path) -> Iterator[Outcome]:
 
 
 def killed_runs(folder: Path) -> Iterator[Outcome]:
-    (folder / "usual").mkdir()
-    yield kills.kill_everywhere(folder / "usual")
+    yield in_parts(partial(kill_part, {}), folder / "usual", PARTS)
     origin = damage.make_run(folder, "origin")
-    (folder / "tuned").mkdir()
     changes = {"start_from": str(origin), "training.optimizer": "muon", "model.dropout": 0.1}
-    yield kills.kill_everywhere(folder / "tuned", changes)
+    yield in_parts(partial(kill_part, changes), folder / "tuned", PARTS)
+
+
+def kill_part(changes: dict[str, Any], folder: Path, _: int, part: int) -> Outcome:
+    return kills.kill_everywhere(folder, changes, PARTS, part)
 
 
 def full_disks(folder: Path) -> Iterator[Outcome]:

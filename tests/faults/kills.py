@@ -21,13 +21,15 @@ CALLS = ("fsync", "replace", "unlink", "mkdir")  # of `os`
 Result = tuple[bytes, bytes, dict[str, Any]]
 
 
-def kill_everywhere(folder: Path, changes: dict[str, Any] | None = None, every: int = 1) -> Outcome:
+def kill_everywhere(
+    folder: Path, changes: dict[str, Any] | None = None, every: int = 1, start: int = 0
+) -> Outcome:
     """Kill a run before each of its calls in turn, or before every so many, and resume it."""
     outcome = Outcome("kills at a write, sync, rename or removal")
     experiment = keys.load(None, {**SETTING, **(changes or {})})
     calls = count_calls(lambda: api.resume(Run.create(experiment, folder, "whole"), False))
     whole = result(folder / "whole")
-    for limit in range(0, calls, every):
+    for limit in range(start, calls, every):
         path, create = folder / "killed", partial(Run.create, experiment, folder, "killed")
         status = in_child(partial(train_until, experiment, folder, limit))
         if status == 0:  # counting took more calls, such as those of compiling the C code
