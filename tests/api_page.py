@@ -4,6 +4,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,15 @@ from lengthwise.sweep.study import sweep
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 HEAD = """# The Python interface
 
-All of this is in `import lengthwise`. The page is written from the docstrings by
-`tests/api_page.py`, and a test keeps it true. [research.md](research.md) shows it at work, and
-`lengthwise train --keys` lists the keys of an experiment.
+What is not in `import lengthwise` itself is at the end, under the name of its module. The page is
+written from the docstrings by `tests/api_page.py`, and a test keeps it true.
+[research.md](research.md) and [inside.md](inside.md) show it at work, and `lengthwise train --keys`
+lists the keys of an experiment.
 """
+OTHER_MODULES = {
+    "lengthwise.solver.inside": ("Trace", "intervene", "zero", "mean", "patch"),
+    "lengthwise.evaluation.grid": ("evaluate_grid", "Grid"),
+}
 # Methods of the package's own classes that are for its inside.
 INSIDE = {
     *("forward", "training_batch", "answer_logits", "predict", "batch_size", "set_sharpness"),
@@ -30,12 +36,18 @@ INSIDE = {
 
 def page() -> str:
     names = sorted(lengthwise.__all__, key=lambda name: (name[0].isupper(), name))
-    return "\n".join([HEAD, *(part for name in names for part in describe(name))])
+    parts = [HEAD]
+    for name in names:
+        parts += describe(name, sweep if name == "sweep" else getattr(lengthwise, name))
+    for module, others in OTHER_MODULES.items():
+        parts.append(f"# {module}\n")
+        for name in others:
+            parts += describe(name, getattr(import_module(module), name))
+    return "\n".join(parts)
 
 
-def describe(name: str) -> Iterator[str]:
+def describe(name: str, value: Any) -> Iterator[str]:
     """A function's signature and docstring; a class's, with those of its methods."""
-    value: Any = sweep if name == "sweep" else getattr(lengthwise, name)
     yield f"## {name}\n"
     if not inspect.isclass(value):
         yield f"```\n{signature(name, value)}\n```\n"

@@ -5,9 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import notebooks
 import pytest
-
-import lengthwise
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TRAINING = ["new_attention", "new_embedding", "new_task", "sweep_and_compare", "train_and_plot"]
@@ -28,17 +27,35 @@ def test_it_trains_and_prints_accuracies(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "accuracy.png").exists() == (name == "train_and_plot")
 
 
-def test_hooks_see_every_layer(tmp_path: Path) -> None:
-    fields = {"model.preset": "tiny", "training.steps": 2, "evaluation.final_examples": 10}
-    trained = lengthwise.train(fields, root=tmp_path, progress=False)
-    output = run("look_inside", tmp_path, str(trained.path), "95 + 17")
-    assert "112 is right" in output
+def test_a_model_is_looked_into(tmp_path: Path) -> None:
+    output = run("look_inside", tmp_path)
+    assert "95 + 17 = 112, and 112 is right" in output
+    assert "after layer 6" in output
     assert (tmp_path / "attention.png").stat().st_size > 10_000
+
+
+def test_the_carry_is_found_by_patching(tmp_path: Path) -> None:
+    """At first in the digit that makes it, at last in the digit at which the tens are read."""
+    rows = {
+        line[:24].strip(): line[24:].split(" %") for line in run("patching", tmp_path).splitlines()
+    }
+    first, last = ([int(share) for share in rows[p][:4]] for p in ("embedding", "after layer 6"))
+    assert first == [0, 0, 0, 100]  # 1 1 2 9
+    assert last == [100, 0, 0, 0]
+
+
+def test_the_notebook_runs() -> None:
+    """Its claims are assertions in its cells."""
+    notebook = notebooks.run(EXAMPLES / "carry_study.ipynb")
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert sum("assert " in "".join(cell["source"]) for cell in cells) >= 4
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
 
 
 def test_every_example_is_tested_and_short() -> None:
     scripts = {path.stem: path.read_text() for path in EXAMPLES.glob("*.py")}
-    assert sorted(scripts) == sorted([*TRAINING, "look_inside"])
+    assert sorted(scripts) == sorted([*TRAINING, "look_inside", "patching"])
     listed = (EXAMPLES / "README.md").read_text()
     for name, text in scripts.items():
         assert f"examples/{name}.py" in listed

@@ -248,6 +248,8 @@ def test_several_interventions_and_several_sources() -> None:
     with intervene(solver, patch("after layer 2", sources)):
         found = solver.solve(SUMS)
     assert found == solver.solve(sources)
+    with intervene(solver, patch("after layer 2", solver.trace(sources))):
+        assert solver.solve(SUMS) == found
     with intervene(solver, zero("layer 1 head 1"), patch("layer 1 head 1", OTHER)):
         both = solver.trace(SUMS)
     close(both.at("layer 1 head 1"), solver.trace([OTHER] * 2).at("layer 1 head 1"))

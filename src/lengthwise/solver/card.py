@@ -72,5 +72,6 @@ def describe(kind: str, options: dict[str, object]) -> str:
     >>> describe("multiplication", {"kind": "multiplication", "second_digits": 3})
     'multiplication (second_digits 3)'
     """
-    listed = ", ".join(f"{name} {value}" for name, value in options.items() if name != "kind")
+    shown = {n: v for n, v in options.items() if n != "kind" and v is not None}
+    listed = ", ".join(f"{name} {value}" for name, value in shown.items())
     return f"{kind} ({listed})" if listed else kind

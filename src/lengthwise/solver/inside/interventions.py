@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from lengthwise.base import UsageError
 from lengthwise.solver.inside.sites import Site, parse_site
+from lengthwise.solver.inside.trace import Trace
 
 if TYPE_CHECKING:
     from lengthwise.solver.solver import Solver
@@ -28,16 +29,20 @@ class Intervention:
 
     site: Site
     positions: tuple[int, ...] | None  # of the tokens at which it is replaced; None: all
-    problems: tuple[str, ...] = ()  # whose output replaces it; none: zeros
+    source: tuple[str, ...] | Trace = ()  # problems whose output replaces it; none: zeros
     average: bool = False  # their mean, or each its own
     values: Tensor | None = None  # (1 or b, j, width), once they are computed
 
     def prepare(self, solver: "Solver") -> "Intervention":
         """The same with its values, which the model computes as it is."""
-        if not self.problems:
+        if self.source == ():
             return self
-        parts = [self.problems[i : i + AT_ONCE] for i in range(0, len(self.problems), AT_ONCE)]
-        found = np.concatenate([solver.trace(part).at(self.site.name) for part in parts])
+        if isinstance(self.source, Trace):
+            found = self.source.at(self.site.name)
+        else:
+            starts = range(0, len(self.source), AT_ONCE)
+            traces = (solver.trace(self.source[i : i + AT_ONCE]) for i in starts)
+            found = np.concatenate([trace.at(self.site.name) for trace in traces])
         if self.average:
             found = found.mean(0, keepdims=True, dtype=np.float64).astype(found.dtype)
         return replace(self, values=torch.from_numpy(found).to(solver.device))
@@ -77,20 +82,28 @@ def zero(site: str, positions: Sequence[int] | None = None) -> Intervention:
     return Intervention(parse_site(site), check_positions(positions))
 
 
-def mean(site: str, over: Sequence[str], positions: Sequence[int] | None = None) -> Intervention:
+def mean(
+    site: str, over: Sequence[str] | Trace, positions: Sequence[int] | None = None
+) -> Intervention:
     """Replace a part's output by its mean over problems, at each position."""
-    return Intervention(parse_site(site), check_positions(positions), check(over), average=True)
+    source = check_source(over)
+    return Intervention(parse_site(site), check_positions(positions), source, average=True)
 
 
 def patch(
-    site: str, source: str | Sequence[str], positions: Sequence[int] | None = None
+    site: str, source: str | Sequence[str] | Trace, positions: Sequence[int] | None = None
 ) -> Intervention:
-    """Replace a part's output by that of another problem, or of one for each problem asked."""
-    return Intervention(parse_site(site), check_positions(positions), check(source))
+    """Replace a part's output by that of another problem, or of one for each problem asked.
+
+    A trace of the other problems saves computing it again.
+    """
+    return Intervention(parse_site(site), check_positions(positions), check_source(source))
 
 
-def check(problems: str | Sequence[str]) -> tuple[str, ...]:
-    found = (problems,) if isinstance(problems, str) else tuple(problems)
+def check_source(source: str | Sequence[str] | Trace) -> tuple[str, ...] | Trace:
+    if isinstance(source, Trace):
+        return source
+    found = (source,) if isinstance(source, str) else tuple(source)
     if not found:
         raise UsageError("an intervention needs a problem to take values from")
     return found
