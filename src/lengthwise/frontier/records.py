@@ -88,7 +88,7 @@ LONG_MULTIPLICATION: Setting = {
     "model.layers": 6,
     "model.depth": {"kind": "rewrite", "layers_per_round": 3, "extra_rounds": 2},
     "training.batch_size": 32,
-    "training.steps": 2800,
+    "training.steps": 12_000,
     "evaluation.lengths": [4],
     "evaluation.final_lengths": [4],
 }
