@@ -99,7 +99,8 @@ export function makeTokens(trace, attention) {
     return h("div", {
       class: `chip ${token === chosen ? "chosen" : ""} ${reads ? "reads" : ""}`,
       "--weight": weight / 1000,
-      onpointerenter: () => choose(token),
+      // Drawing puts a new chip under the pointer, which must not lead to drawing again.
+      onpointerenter: () => token !== chosen && choose(token),
       onclick: () => choose(token),
       title: Object.entries(COORDINATES)
         .map(([name, text]) => `${name} ${tokens[name][token]}: ${text}`).join("\n"),

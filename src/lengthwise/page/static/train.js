@@ -9,6 +9,13 @@ const POLL = 1000; // milliseconds
 const TASKS = ["addition", "elementwise-addition", "multiplication", "modular-addition"];
 const DEFAULTS = { task: "addition", position: "relative-key", coordinate: "index", train_digits: 5,
   test_digits: 10, primed: 0, steps: 1500, size: "small", second_digits: 1, seed: 0 };
+const PRODUCTS = { task: "multiplication", test_digits: 10, steps: 2700, size: "medium" };
+const PRESETS = {
+  "sums, relative-key": {},
+  "sums, absolute": { position: "absolute" },
+  "products, no priming": PRODUCTS,
+  "products, 50 primed": { ...PRODUCTS, primed: 50 },
+};
 const NUMBERS = ["train_digits", "test_digits", "primed", "steps", "second_digits", "seed"];
 
 export async function trainView({ choices }) {
@@ -18,8 +25,8 @@ export async function trainView({ choices }) {
     if (address[key] === undefined) continue;
     recipe[key] = NUMBERS.includes(key) ? +address[key] || 0 : address[key];
   }
-  let watched = address.run ?? null;
-  let before = address.before ?? null; // the run to compare with
+  let watched = address.run || null;
+  let before = address.before || null; // the run to compare with
   const said = h("p", { class: "said", role: "status" });
   const live = h("div", { class: "live" });
 
@@ -31,6 +38,13 @@ export async function trainView({ choices }) {
     showHidden();
   };
   const form = recipeForm(recipe, choices, update);
+  const presets = h("div", { class: "recipes", role: "group", "aria-label": "recipes" },
+    Object.entries(PRESETS).map(([label, fields]) =>
+      h("button", { type: "button", onclick: () => openPreset(fields) }, label)));
+  const openPreset = (fields) => {
+    const query = new URLSearchParams({ ...fields, run: watched ?? "", before: before ?? "" });
+    location.hash = `train?${query}`; // opens the view anew
+  };
   const showHidden = () => {
     form.querySelector(".of-products").hidden = recipe.task !== "multiplication";
     const over = choices.positions[recipe.position]?.over_coordinate;
@@ -63,6 +77,7 @@ export async function trainView({ choices }) {
     poll();
   };
   let timer = 0;
+  let last = ""; // what is drawn; drawing it again would take the focus from its buttons
   const poll = async () => {
     clearTimeout(timer);
     try {
@@ -71,8 +86,11 @@ export async function trainView({ choices }) {
       const shown = name && (await request(`/api/run?run=${encodeURIComponent(name)}`));
       const other = before && before !== name && runs.some((run) => run.name === before) &&
         (await request(`/api/run?run=${encodeURIComponent(before)}`));
-      live.replaceChildren(...drawLive(training, shown || null, other || null, act, watch));
+      const state = JSON.stringify([training, shown, other]);
+      if (state !== last) redraw(live, drawLive(training, shown || null, other || null, act, watch));
+      last = state;
     } catch (error) {
+      last = "";
       live.replaceChildren(h("p", { class: "error", role: "alert" }, error.message));
     }
     timer = setTimeout(() => live.isConnected && poll(), POLL);
@@ -82,7 +100,15 @@ export async function trainView({ choices }) {
     copyButtons(() => request("/api/preview", recipe)));
   showHidden();
   poll();
-  return h("div", { class: "train" }, form, live);
+  return h("div", { class: "train" }, form, h("div", {}, presets, live));
+}
+
+/** New contents, with the focus on the button that had it. */
+function redraw(place, parts) {
+  const focused = place.contains(document.activeElement) ? document.activeElement.textContent : null;
+  place.replaceChildren(...parts);
+  const same = [...place.querySelectorAll("button, a")].find((one) => one.textContent === focused);
+  same?.focus();
 }
 
 function recipeForm(recipe, choices, update) {
