@@ -87,7 +87,8 @@ export async function trainView({ choices }) {
       const other = before && before !== name && runs.some((run) => run.name === before) &&
         (await request(`/api/run?run=${encodeURIComponent(before)}`));
       const state = JSON.stringify([training, shown, other]);
-      if (state !== last) redraw(live, drawLive(training, shown || null, other || null, act, watch));
+      const parts = () => drawLive(training, shown || null, other || null, act, watch);
+      if (state !== last) redraw(live, parts());
       last = state;
     } catch (error) {
       last = "";
@@ -105,7 +106,8 @@ export async function trainView({ choices }) {
 
 /** New contents, with the focus on the button that had it. */
 function redraw(place, parts) {
-  const focused = place.contains(document.activeElement) ? document.activeElement.textContent : null;
+  const active = document.activeElement;
+  const focused = place.contains(active) ? active.textContent : null;
   place.replaceChildren(...parts);
   const same = [...place.querySelectorAll("button, a")].find((one) => one.textContent === focused);
   same?.focus();
