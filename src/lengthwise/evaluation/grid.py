@@ -83,7 +83,7 @@ class Grid:
             if all(inside):
                 box = Rectangle((-0.5, -0.5), *inside, fill=False, ec="red", lw=1.5)
                 axis.add_patch(box)
-                axis.set_title(f"in the box: up to {trained} digits, as in training", fontsize=8)
+                axis.set_title(f"box: up to {trained} digits, the longest in training", fontsize=8)
         axis.set(xlabel="digits of the second operand", ylabel="digits of the first operand")
         picture.colorbar(image, ax=axis, label="exact match (%)")
         return picture
