@@ -18,7 +18,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ from lengthwise.solver import Solver
 from lengthwise.training import keys
 from lengthwise.training.experiment import CONFIG, IDENTITY, Experiment, read_identity
 from lengthwise.training.journal import Journal, read_lines, read_records
-from lengthwise.training.locks import LOCK, hold, is_held
+from lengthwise.training.locks import LOCK, InUse, hold, is_held
 from lengthwise.training.own_code import CODE, changed_parts, missing_code, own_code, record_code
 from lengthwise.training.yaml import FastLoader, parse_yaml
 
@@ -111,19 +111,13 @@ class Run:
         if experiment.start_from:  # an absolute path lets the run be resumed from anywhere
             absolute = str(Path(experiment.start_from).resolve())
             experiment = experiment.model_copy(update={"start_from": absolute})
-        if is_free(path, identity):
-            with writing(path):
-                path.mkdir(parents=True, exist_ok=True)
-                sync_directory(path.parent)
-            with hold(path, SECONDS_FOR_CREATION):
-                if is_free(path, identity):  # still, now that no other process creates it
-                    remove_partial_files(path)
-                    manifest = Manifest(path)
-                    files = {IDENTITY: f"{identity}\n".encode()}
-                    if own_code(experiment):
-                        files[CODE] = to_json(record_code(experiment))
-                    manifest.replace({**files, CONFIG: experiment.to_yaml().encode()})
-                    manifest.settle()
+        deadline = time.monotonic() + SECONDS_FOR_CREATION
+        while is_free(path, identity):
+            try:
+                make_directory(path, experiment, identity)
+            except InUse:  # another process creates it, and may train it before this one looks
+                if time.monotonic() > deadline:
+                    raise
         run = cls(path)
         if run.identity != identity:
             changed = changed_parts(experiment, run.code)
@@ -254,6 +248,12 @@ class Run:
             self.write({CHECKPOINT: None})
         self.manifest.settle()
 
+    def tidy(self) -> None:
+        """Clean a finished run up, unless another process holds it."""
+        if self.checkpoint.exists() or any(self.path.glob(f".*{PARTIAL}")):
+            with suppress(InUse), self.locked():
+                self.clean_up()
+
     def clear(self) -> None:
         """Forget all that the run has done, to train it again."""
         with self.locked():
@@ -329,6 +329,22 @@ def is_run(path: Path) -> bool:
     if not (path / MANIFEST).is_file():
         return False
     return None not in Manifest.load(path).contents.get(CONFIG, [None])
+
+
+def make_directory(path: Path, experiment: Experiment, identity: str) -> None:
+    """Write a new run's first files, unless another process does or has done that."""
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        sync_directory(path.parent)
+    with hold(path, SECONDS_FOR_STATUS):
+        if is_free(path, identity):
+            remove_partial_files(path)
+            manifest = Manifest(path)
+            files = {IDENTITY: f"{identity}\n".encode()}
+            if own_code(experiment):
+                files[CODE] = to_json(record_code(experiment))
+            manifest.replace({**files, CONFIG: experiment.to_yaml().encode()})
+            manifest.settle()
 
 
 def is_free(path: Path, identity: str) -> bool:
