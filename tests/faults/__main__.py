@@ -59,7 +59,11 @@ def kill_part(changes: dict[str, Any], folder: Path, _: int, part: int) -> Outco
 
 
 def full_disks(folder: Path) -> Iterator[Outcome]:
-    yield disk_full.fill_everywhere(folder)
+    yield in_parts(fill_part, folder / "full", PARTS)
+
+
+def fill_part(folder: Path, _: int, part: int) -> Outcome:
+    return disk_full.fill_everywhere(folder, PARTS, part)
 
 
 def raced_runs(folder: Path) -> Iterator[Outcome]:
