@@ -166,8 +166,10 @@ OPTIONS: dict[str, Any] = {
     "discrete_rows": True,
     "extra_layers": 1,
     "extra_padding": 2,
+    "extra_rounds": 1,
     "hidden": 8,
     "inner": "alibi",
+    "layers_per_round": 3,
     "longest": 64,
     "mask_padding": True,
     "modulus": 7,
@@ -194,6 +196,8 @@ NEEDS: dict[str, dict[str, Any]] = {
         "layout": "long-multiplication",
         "model.position": "relative-bias",
     },
+    "columns": {"model.position": "relative-bias", "model.depth": "rewrite"},
+    "rewrite": {"model.position": "relative-bias", "model.attention": "columns"},
 }
 
 
