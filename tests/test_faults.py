@@ -31,3 +31,12 @@ def test_two_experiments_under_one_name_are_never_mixed(tmp_path: Path) -> None:
 def test_sweeps_of_the_same_runs_at_once(tmp_path: Path) -> None:
     outcome = races.sweep_twice(tmp_path, rounds=1)
     assert not outcome.failed, outcome.examples
+
+
+def test_the_page_says_that_nothing_failed() -> None:
+    """The table is what the last `make test-faults` wrote."""
+    page = Path(__file__).parent.parent / "docs" / "faults.md"
+    rows = [line.split("|") for line in page.read_text().splitlines() if line.startswith("| ")]
+    figures = {row[1].strip(): (row[2].strip(), row[3].strip()) for row in rows[2:]}
+    assert len(figures) >= 10
+    assert {failed for _, failed in figures.values()} == {"0"}
