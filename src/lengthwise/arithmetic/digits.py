@@ -140,7 +140,7 @@ def resolve_row(columns: list[int]) -> list[int]:
     carry = 0
     for power, value in enumerate(columns):
         carry, columns[power] = divmod(value + carry, 10)
-    assert not carry, "the number doesn't fit the columns"
+    assert not carry, "the numbers don't fit the columns"
     return columns
 
 
