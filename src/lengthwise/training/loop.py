@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from lengthwise import fast
 from lengthwise.base import UsageError, generator
@@ -89,19 +90,7 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
                 session_started = time.monotonic()
                 shown_loss = math.nan
             rate = learning_rate(config, state.step, steps)
-            for parameters in state.optimizer.param_groups:
-                parameters["lr"] = rate
-            with model_rng(solver, experiment, state.step, group.rank), autocast(experiment):
-                logits = solver(batch, layers)
-                loss = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
-            state.optimizer.zero_grad()
-            loss.backward()
-            loss = group.average(solver, loss, len(batch.tokens) / config.batch_size)
-            if config.clip:
-                torch.nn.utils.clip_grad_norm_(solver.parameters(), config.clip)
-            state.optimizer.step()
-            state.window.add(loss, logits, batch)
-            state.step += 1
+            loss = take_step(state, batch, layers, rate, experiment, group)
 
             step, last, stop = state.step, state.step == steps, group.any(interrupted())
             log = step % config.log_every == 0 or last
@@ -144,12 +133,7 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
                     save_checkpoint(run, state, metrics)
                 raise
 
-        tested = group.map(  # the checkpoint of the last step lets this be stopped at any block
-            lambda n: measure_accuracy(
-                solver, n, until(interrupted, final_test_set(experiment, n))
-            ),
-            experiment.final_lengths,
-        )
+        tested = evaluate_at_end(solver, experiment, group, interrupted)
         result = {
             "identity": run.identity,
             "steps": steps,
@@ -158,11 +142,37 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
             "seconds": round(time.monotonic() - started, 1),
             "evaluation": [a.to_json() for a in tested],
         }
-        if config.keep_optimizer and group.leads:
-            save_optimizer(run, state)
         if group.leads:
+            if config.keep_optimizer:
+                save_optimizer(run, state)
             run.finish(solver, result, metrics)
         group.wait()
+
+
+def take_step(
+    state: State,
+    batch: TrainingBatch,
+    layers: int,
+    rate: float,
+    experiment: Experiment,
+    group: Alone,
+) -> Tensor:
+    """One step of training on a batch, or on this process's rows of it; returns its loss."""
+    solver, config = state.solver, experiment.training
+    for parameters in state.optimizer.param_groups:
+        parameters["lr"] = rate
+    with model_rng(solver, experiment, state.step, group.rank), autocast(experiment):
+        logits = solver(batch, layers)
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+    state.optimizer.zero_grad()
+    loss.backward()
+    loss = group.average(solver, loss, len(batch.tokens) / config.batch_size)
+    if config.clip:
+        torch.nn.utils.clip_grad_norm_(solver.parameters(), config.clip)
+    state.optimizer.step()
+    state.window.add(loss, logits, batch)
+    state.step += 1
+    return loss
 
 
 def initial_state(run: Run, device: torch.device) -> State:
@@ -247,6 +257,18 @@ def evaluate_during_training(
         return accuracy
 
     return group.map(measure, list(dict.fromkeys(experiment.lengths)))
+
+
+def evaluate_at_end(
+    solver: Solver, experiment: Experiment, group: Alone, interrupted: Callable[[], bool]
+) -> list[Accuracy]:
+    """The final evaluation, which the checkpoint of the last step lets be stopped at any block."""
+
+    def measure(length: int) -> Accuracy:
+        blocks = until(interrupted, final_test_set(experiment, length))
+        return measure_accuracy(solver, length, blocks)
+
+    return group.map(measure, experiment.final_lengths)
 
 
 def final_test_set(experiment: Experiment, length: int) -> Iterator[Examples]:
