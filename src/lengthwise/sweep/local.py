@@ -12,7 +12,6 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lengthwise.base.processes import children_without_interrupts
 from lengthwise.sweep.engine import End, Engine, engine
 from lengthwise.sweep.work import train_run
 
@@ -28,6 +27,8 @@ class Worker:
     """A process that trains one run after another and reports its progress."""
 
     def __init__(self) -> None:
+        from lengthwise.base.processes import children_without_interrupts
+
         # A fork of a process that has used torch may hang.
         context = multiprocessing.get_context("spawn")
         self.connection, other_end = context.Pipe()
