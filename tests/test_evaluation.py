@@ -168,7 +168,7 @@ def test_evaluation_with_other_layers_and_sharpness(depth: object) -> None:
 @pytest.mark.parametrize(
     ("model", "options", "sentence"),
     [
-        ({}, {"layers": 0}, "layers are applied at least once, not 0 times"),
+        ({}, {"layers": 0}, "layers are applied at least once and at most"),
         ({}, {"sharpness": 0.0}, "the sharpness of attention is a positive number, not 0"),
         ({"encoder": "transformer"}, {"layers": 3}, "only shared layers can be applied another"),
         ({}, {"lengths": [6]}, r"length 6 .* 1 to 5 digits"),

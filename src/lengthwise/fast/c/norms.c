@@ -27,8 +27,7 @@ void layer_norm(long m, long n, float epsilon, const float *x, const float *resi
             }
         for (; j < n; j++) variance += (normed[j] - mean) * (normed[j] - mean);
         variance = (variance + sum_of_lanes(squares[0] + squares[1])) / n;
-        /* Squares that overflow give NaN, as by PyTorch, and no plausible zeros. */
-        inverse_std[i] = isfinite(variance) ? 1 / sqrtf(variance + epsilon) : NAN;
+        inverse_std[i] = 1 / sqrtf(variance + epsilon);
         for (j = 0; j + LANES <= n; j += LANES) {
             vector value = (load(normed + j) - mean) * inverse_std[i];
             store(normed + j, value);
