@@ -142,6 +142,7 @@ def test_a_killed_worker_is_noticed_while_others_go_on(
     assert other.checkpoint.exists()
 
 
+@pytest.mark.slow  # a race with the start of Python
 def test_ctrl_c_to_all_processes_while_workers_import(tmp_path: Path) -> None:
     """A terminal sends it to the whole group; no worker ends with a traceback."""
     script = tmp_path / "sweep.py"
