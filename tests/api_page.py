@@ -25,7 +25,7 @@ OTHER_MODULES = {
 }
 # Methods of the package's own classes that are for its inside.
 INSIDE = {
-    *("forward", "training_batch", "answer_logits", "predict", "batch_size", "set_sharpness"),
+    *("forward", "training_batch", "answer_logits", "predict", "batch_size"),
     *("group_by_layout", "read_solutions", "check_layers", "generate_model_card"),
     *("check_code", "locked", "check_held", "write", "read_json", "open_metrics", "clean_up"),
     *("record_session", "finish", "keep_weights", "small_files", "read_weights", "read_kept"),

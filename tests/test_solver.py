@@ -256,13 +256,21 @@ def test_testing_turns_dropout_off_and_restores_everything() -> None:
     with solver.testing(sharpness=0.5):
         for inner in (1.0, 2.0):
             with solver.testing(inner):
-                assert state() == (inner, False)
+                assert state() == (0.5 * inner, False)
             assert state() == (0.5, False)
         assert not torch.is_grad_enabled()
     assert state() == (1.0, True)
     with pytest.raises(ZeroDivisionError), solver.testing(2.0):
         raise ZeroDivisionError
     assert state() == (1.0, True)
+
+
+def test_a_sharpness_set_on_an_attention_takes_effect_in_testing() -> None:
+    solver = untrained()
+    problems = [f"{n}+{7 * n}" for n in range(1, 200)]
+    before = solver.solve(problems)
+    solver.encoder.layer(0).attention.sharpness = 50.0
+    assert solver.solve(problems) != before
 
 
 @pytest.mark.parametrize("sharpness", [0.0, -1.0, float("nan"), float("inf"), "high"])

@@ -152,22 +152,21 @@ class Solver(
 
     @contextmanager
     def testing(self, sharpness: float = 1.0) -> Iterator[None]:
-        """No dropout and no gradients; `sharpness` is a factor of the attention scores."""
+        """No dropout and no gradients; `sharpness` multiplies that of every attention."""
         if not isinstance(sharpness, int | float) or not 0 < sharpness < float("inf"):
             raise UsageError(f"the sharpness of attention is a positive number, not {sharpness}")
-        was_training, before = self.training, self.encoder.layer(0).attention.sharpness
+        attentions = [self.encoder.layer(i).attention for i in range(len(self.encoder.layers))]
+        was_training, before = self.training, [a.sharpness for a in attentions]
         self.eval()
-        self.set_sharpness(sharpness)
+        for attention in attentions:
+            attention.sharpness *= sharpness
         try:
             with torch.inference_mode():
                 yield
         finally:
-            self.set_sharpness(before)
+            for attention, own in zip(attentions, before, strict=True):
+                attention.sharpness = own
             self.train(was_training)
-
-    def set_sharpness(self, sharpness: float) -> None:
-        for i in range(len(self.encoder.layers)):
-            self.encoder.layer(i).attention.sharpness = sharpness
 
     def check_layers(self, layers: int | None) -> None:
         """Raise a UsageError unless layers can be applied this often."""
