@@ -20,7 +20,13 @@ from paper_fixtures import (
 )
 
 from lengthwise.paper import ARTEFACTS
-from lengthwise.paper.artefacts import beyond_operands, figure_failures, figure_overspill
+from lengthwise.paper.artefacts import (
+    beyond_operands,
+    beyond_room,
+    beyond_sharpness,
+    figure_failures,
+    figure_overspill,
+)
 from lengthwise.paper.artefacts import figure_digit_curves as digit_curves
 from lengthwise.paper.artefacts import figure_finetuning_priming as finetuning
 from lengthwise.paper.artefacts import figure_priming_ablations as ablations
@@ -258,6 +264,32 @@ def optimizer_results(scale: ScaleName, like_paper: bool) -> Results:
 
     conditions = ARTEFACTS["beyond-optimizer"].conditions(scale)
     return results({label: made(label) for label in conditions}, scale)
+
+
+@hand_made("beyond-room")
+def room_results(scale: ScaleName, like_paper: bool) -> Results:
+    def made(label: str) -> Record:
+        ahead = (label == beyond_room.ROOMY) is like_paper
+        digits = [0.9] * 18 + [0.5 if like_paper else 0.9] * 3
+        return record(
+            lambda n: 0.95 if n <= SHORT else 0.8 * ahead,
+            longest=20,
+            digits=lambda n: digits[: n + 1],
+        )
+
+    conditions = ARTEFACTS["beyond-room"].conditions(scale)
+    return results({label: made(label) for label in conditions}, scale)
+
+
+@hand_made("beyond-sharpness")
+def sharpness_results(scale: ScaleName, like_paper: bool) -> Results:
+    far, slope = str(beyond_sharpness.FAR), -0.01 if like_paper else 0.01
+    factors = {f"{f:g}": {far: 0.5 + f * slope * -10} for f in beyond_sharpness.FACTORS}
+    weight = {str(n): 0.9 + n * slope for n in beyond_sharpness.LENGTHS[scale]}
+    measures = {beyond_sharpness.NAME: {"accuracy": factors, "weight": weight}}
+    made = record(only(SHORT), longest=20, measures=measures)
+    conditions = ARTEFACTS["beyond-sharpness"].conditions(scale)
+    return results(dict.fromkeys(conditions, made), scale)
 
 
 def simple(better: str, name: str) -> Made:

@@ -63,6 +63,15 @@ def addition(
     }
 
 
+def roomy_addition(scale: ScaleName) -> Overrides:
+    """Sums of Table 1's Base size in a layout with room for five more digits."""
+    keys = addition(scale, "RPE_k", size="B")
+    wide = {"data.test_digits": keys["data.test_digits"] + 5}
+    return (
+        keys | wide | ({} if scale == "smoke" else {"evaluation.lengths": [5, 6, 10, 15, 20, 25]})
+    )
+
+
 def elementwise(scale: ScaleName, embedding: str) -> Overrides:
     """Sums without carries of up to 20 digits (§6.1, appendix A.2)."""
     final = {"evaluation.final_examples": 10_000} if scale == "paper" else {}

@@ -1,0 +1,83 @@
+"""Beyond the paper: why 20 digits fail: they leave no padding in a layout with room for 20."""
+
+from typing import Any
+
+import numpy as np
+
+from lengthwise.paper.artefact import SMOKE_LENGTHS, Artefact, Claim, Grid, accuracy_grid, artefact
+from lengthwise.paper.drawing import BLUE, RED, finish, line, panels, percent
+from lengthwise.paper.experiments import addition, roomy_addition
+from lengthwise.paper.results import Record, Results
+from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.paper.verdicts import greater, less
+
+FULL = 20  # digits, n_test of the paper's sums
+PAPER, ROOMY = "n_test 20", "n_test 25"
+LENGTHS = (5, 10, 15, 18, 19, FULL)
+EDGE = 2  # digits at the end of a sum that fills its layout
+
+
+def digits_of_full_sums(record: Record) -> list[float] | None:
+    """The accuracy of each digit of 20-digit sums, the largest power of ten first."""
+    found = (a["digits"] for a in record["evaluation"] if a["length"] == FULL)
+    return next(found, None)
+
+
+def edge_digits(record: Record) -> float | None:
+    """The accuracy of the last digits of a sum."""
+    digits = digits_of_full_sums(record)
+    return None if digits is None else float(np.mean(digits[-EDGE:]))
+
+
+def inner_digits(record: Record) -> float | None:
+    """The accuracy of the digits between the first and the last ones."""
+    digits = digits_of_full_sums(record)
+    return None if digits is None else float(np.mean(digits[1:-EDGE]))
+
+
+@artefact("beyond-room", "Beyond the paper", "Addition: sums that fill their layout")
+class BeyondRoom(Artefact):
+    claims = (
+        Claim(
+            "in a layout with room for 20 digits, sums of 20 digits fail at their end: the last"
+            " two digits are worse than those between",
+            lambda results: less(
+                results.measure(PAPER, edge_digits, "last two digits"),
+                results.measure(PAPER, inner_digits, "digits between"),
+            ),
+        ),
+        Claim(
+            "with room for 25 digits, the same models solve more sums of 20 digits",
+            lambda results: greater(results.accuracy(ROOMY, FULL), results.accuracy(PAPER, FULL)),
+        ),
+    )
+    notes = (
+        "n_test is 20 in the paper, so an operand of 20 digits has no padding behind it. Training"
+        " always shows padding there: a digit is never followed by the operator, and the token of"
+        " the operator never holds a digit of the answer. Nothing else differs between the two"
+        " conditions; both are trained on 1 to 5 digits.",
+        "One trial with room for 25 digits (seed 100) was looked at before this was written.",
+    )
+
+    def conditions(self, scale: ScaleName) -> dict[str, Overrides]:
+        return {PAPER: addition(scale, "RPE_k", size="B"), ROOMY: roomy_addition(scale)}
+
+    def grids(self, results: Results) -> dict[str, Grid]:
+        lengths = SMOKE_LENGTHS if results.scale == "smoke" else LENGTHS
+        labels = list(self.conditions(results.scale))
+        return {"Exact match (%) by number of digits": accuracy_grid(results, labels, lengths)}
+
+    def draw(self, results: Results, figure: Any) -> None:
+        axes = panels(figure, "by number of digits", f"each digit of {FULL}-digit sums")
+        for label, colour in ((PAPER, RED), (ROOMY, BLUE)):
+            records = list(results.of(label).values())
+            tested = sorted({a["length"] for record in records for a in record["evaluation"]})
+            line(axes[0], {n: results.exact_match(label, n) for n in tested}, label, colour)
+            digits = [found for r in records if (found := digits_of_full_sums(r)) is not None]
+            by_position = dict(enumerate(zip(*digits, strict=True), start=1))
+            line(axes[1], by_position, label, colour)
+        axes[0].set(xlabel="digits")
+        percent(axes[0])
+        axes[1].set(xlabel="position in the answer (1: the largest power of ten)")
+        percent(axes[1], "accuracy of the digit (%)")
+        finish(figure)
