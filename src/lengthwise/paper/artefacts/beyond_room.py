@@ -7,6 +7,7 @@ import numpy as np
 from lengthwise.paper.artefact import SMOKE_LENGTHS, Artefact, Claim, Grid, accuracy_grid, artefact
 from lengthwise.paper.drawing import BLUE, RED, finish, line, panels, percent
 from lengthwise.paper.experiments import addition, roomy_addition
+from lengthwise.paper.published import table
 from lengthwise.paper.results import Record, Results
 from lengthwise.paper.scales import Overrides, ScaleName
 from lengthwise.paper.verdicts import greater, less
@@ -15,6 +16,14 @@ FULL = 20  # digits, n_test of the paper's sums
 PAPER, ROOMY = "n_test 20", "n_test 25"
 LENGTHS = (5, 10, 15, 18, 19, FULL)
 EDGE = 2  # digits at the end of a sum that fills its layout
+
+
+def published_falls() -> tuple[int, int]:
+    """Published rows that solve 80 % five digits before n_test, and those that halve at n_test."""
+    names = ("addition", "modular-addition", "modular-multiplication-full", "elementwise")
+    ends = [row[-2:] for name in names for row in table(name).rows.values()]
+    solved = [(before, full) for before, full in ends if before >= 80]
+    return len(solved), sum(full < before / 2 for before, full in solved)
 
 
 def digits_of_full_sums(record: Record) -> list[float] | None:
@@ -56,6 +65,9 @@ class BeyondRoom(Artefact):
         " always shows padding there: a digit is never followed by the operator, and the token of"
         " the operator never holds a digit of the answer. Nothing else differs between the two"
         " conditions; both are trained on 1 to 5 digits.",
+        "The paper's own tables show the same edge: of {} rows with at least 80 % five digits"
+        " before n_test, {} lose more than half of it at n_test. Sums modulo 1000 with"
+        " relative-key have 100 % at 15 digits and 15.2 % at 20.".format(*published_falls()),
         "One trial with room for 25 digits (seed 100) was looked at before this was written.",
     )
 
