@@ -27,7 +27,7 @@ def run(folder: str, code: str) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
-        exec(code, {"patch": patch})
+        exec(code, {"patch": patch, "__name__": "__main__"})
         solver = edits.solver_of()
         for setting in ("on", "off"):
             os.environ["LENGTHWISE_FAST"] = setting

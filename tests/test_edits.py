@@ -4,6 +4,7 @@ Each case compares logits and gradients before and after an edit, and after it w
 """
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from edits import (
     assert_in_c,
     assert_near,
     assert_same_bits,
+    both,
     check_edit,
     is_sentence,
     measure,
@@ -61,7 +63,20 @@ def hide_first_key(first: Function) -> Function:
     return hide
 
 
-PATCHES: list[tuple[Any, str, Callable[[Function], Function]]] = [
+class Doubling:
+    """Stands for a method or a module, but is neither a function nor callable."""
+
+    def __init__(self, original: Any):
+        self.original = original
+
+    def __get__(self, part: nn.Module, kind: object = None) -> Function:
+        return double(self.original.__get__(part))
+
+    def __getattr__(self, name: str) -> Any:
+        return double(getattr(self.original, name))
+
+
+PATCHES: list[tuple[Any, str, Callable[[Any], Any]]] = [
     (FullAttention, "forward", double),
     (FullAttention, "mask", double),
     (FullAttention, "__call__", double),
@@ -101,6 +116,13 @@ PATCHES: list[tuple[Any, str, Callable[[Function], Function]]] = [
     (Tensor, "softmax", double),
     (Tensor, "__matmul__", double),
     (Tensor, "__truediv__", double),
+    (Tensor, "__truediv__", lambda _: Tensor.__mul__),
+    (torch, "layer_norm", double),
+    (torch, "relu", double),
+    (torch._VF, "dropout", double),
+    (math, "sqrt", double),
+    (nn.Linear, "__call__", Doubling),
+    (torch.nn.modules.normalization, "F", Doubling),
 ]
 
 
@@ -108,7 +130,7 @@ PATCHES: list[tuple[Any, str, Callable[[Function], Function]]] = [
     ("owner", "name", "change"), PATCHES, ids=[f"{o.__name__}.{name}" for o, name, _ in PATCHES]
 )
 def test_a_patched_class_or_function_takes_effect(
-    owner: Any, name: str, change: Callable[[Function], Function]
+    owner: Any, name: str, change: Callable[[Any], Any]
 ) -> None:
     """While it lasts."""
     solver = solver_of()
@@ -266,6 +288,48 @@ INSTANCES: dict[str, Callable[[Encoder], object]] = {
 @pytest.mark.parametrize("edit", INSTANCES.values(), ids=INSTANCES)
 def test_a_changed_part_of_a_model_takes_effect(edit: Callable[[Encoder], object]) -> None:
     check_edit(edit)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("LayerNorm", LouderNorm), ("Softmax", nn.Softmin)])
+def test_a_class_replaced_before_a_model_is_built_takes_effect(
+    name: str, kind: type[nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = measure(solver_of())
+    monkeypatch.setattr(nn, name, kind)
+    solver = solver_of()
+    allowed, alone = both(lambda: measure(solver))
+    assert_same_bits(allowed, alone)
+    assert_far(allowed, before)
+    assert kind.__name__ in str(reason_for(solver))
+
+
+def run_twice(encoder: Encoder) -> None:
+    run = encoder.depth.run
+    vars(encoder.depth)["run"] = double(run)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda encoder: vars(encoder.config).update(layers=2),
+        run_twice,
+    ],
+    ids=["config", "method"],
+)
+def test_a_configuration_that_is_edited_in_place_takes_effect(
+    edit: Callable[[Encoder], object],
+) -> None:
+    """Although it is frozen."""
+    check_edit(edit)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu-tanh"])
+def test_a_configuration_edited_in_place_changes_no_part(activation: str) -> None:
+    """The activation is a module by then."""
+    solver = solver_of()
+    before = measure(solver)
+    vars(solver.encoder.config)["activation"] = activation
+    assert_near(measure(solver), before)
 
 
 def test_parts_of_the_last_layer_count_too() -> None:

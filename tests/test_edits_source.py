@@ -140,6 +140,33 @@ patch.setattr(torch, "einsum", lambda *a: 2 * einsum(*a))""",
 from torch import Tensor
 matmul = Tensor.__matmul__
 patch.setattr(Tensor, "__matmul__", lambda *a: 2 * matmul(*a))""",
+    "Tensor.softmax by another of PyTorch's": """
+from torch import Tensor
+patch.setattr(Tensor, "softmax", Tensor.log_softmax)""",
+    "torch.nn.LayerNorm": """
+from torch import nn
+class LouderNorm(nn.LayerNorm):
+    def forward(self, x):
+        return 2 * super().forward(x)
+patch.setattr(nn, "LayerNorm", LouderNorm)""",
+    "an imported module": """
+from types import SimpleNamespace
+from lengthwise.model import attention
+patch.setattr(attention, "math", SimpleNamespace(sqrt=lambda x: 1))""",
+    "a generated method": """
+import torch
+from lengthwise.model.pairs import Pairs
+generated = Pairs.__init__
+def init(self, coordinates, queries, hidden=None, band=None, weights=None):
+    hidden = torch.arange(coordinates.index.shape[-1])[None] == 0
+    generated(self, coordinates, queries, hidden, band, weights)
+patch.setattr(Pairs, "__init__", init)""",
+    "a registry": """
+from lengthwise.model.attention import ATTENTIONS, FullAttention
+class Capped(FullAttention):
+    def mask(self, scores, pairs):
+        return super().mask(scores.tanh(), pairs)
+patch.setitem(ATTENTIONS._classes, "full", Capped)""",
 }
 
 

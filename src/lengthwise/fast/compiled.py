@@ -47,8 +47,8 @@ SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "source_digest": (ctypes.c_ulonglong, ()),
     "stack_shape_size": (LONG, ()),
     "stack_pieces": (LONG, (POINTER, ctypes.c_int, POINTER)),
-    "stack_forward": (None, (POINTER,) * 7),
-    "stack_backward": (None, (POINTER,) * 9),
+    "stack_forward": (ctypes.c_int, (POINTER,) * 7),
+    "stack_backward": (ctypes.c_int, (POINTER,) * 9),
 }
 
 

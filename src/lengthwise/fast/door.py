@@ -17,7 +17,7 @@ from lengthwise.base import UsageError
 from lengthwise.fast import compiled, verify
 from lengthwise.fast.stack import PARAMETERS, StackShape, apply_stack
 from lengthwise.model import ModelConfig
-from lengthwise.model.attention import FullAttention
+from lengthwise.model.attention import ATTENTIONS, FullAttention
 from lengthwise.model.depth import FixedDepth
 from lengthwise.model.encoder import Encoder, Layer
 from lengthwise.model.pairs import Pairs
@@ -73,12 +73,13 @@ def logits(
     layers: int | None = None,
 ) -> Tensor:
     """What `encoder(tokens, coordinates, n_out, layers)` gives."""
-    if decline_reason(encoder, tokens, coordinates) is not None:
+    depth = layers or encoder.config.layers
+    is_usual = type(depth) is int and depth >= 1 and n_out >= 1
+    if not is_usual or decline_reason(encoder, tokens, coordinates) is not None:
         return encoder(tokens, coordinates, n_out, layers)
     encoder.check_lengths(tokens, n_out)
     x = encoder.embed(tokens, coordinates)
     pairs = Pairs(coordinates, tokens.shape[1])
-    depth = layers or encoder.config.layers
     positions = list(encoder.positions)[:depth]
     vectors = [p.vectors(pairs) if isinstance(p, RELATIVE) else None for p in positions]
     shape = StackShape(
@@ -162,9 +163,11 @@ def unavailable() -> str | None:
 
 def unsupported_option(config: ModelConfig, training: bool) -> str | None:
     """What the C code does not compute; `verify` makes sure that the encoder is as configured."""
-    if type(config.attention) is not FullAttention.Options:
-        return f"model.attention is {config.attention.kind}"
-    if config.attention.mask_padding:
+    attention = config.attention
+    is_full = ATTENTIONS[attention.kind] is FullAttention
+    if not is_full or not isinstance(attention, FullAttention.Options):
+        return f"model.attention is {attention.kind}"
+    if attention.mask_padding:
         return "model.attention.mask_padding is true"
     if POSITIONS[config.position.kind] not in (*ADDED, *RELATIVE):
         return f"model.position is {config.position.kind}"
@@ -195,6 +198,8 @@ def unsupported_mode() -> str | None:
     """What else PyTorch may be doing than computing."""
     if torch.is_autocast_enabled("cpu"):
         return "autocast is on"
+    if torch.get_float32_matmul_precision() != "highest":  # bfloat16 on some processors
+        return "torch may compute products of float32 less exactly"
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return "torch is tracing or transforming"
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():

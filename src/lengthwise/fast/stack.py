@@ -51,7 +51,8 @@ def apply_stack(
     Layers take turns: one is shared by all depths, `depth` are applied once each. A layer is its
     parameters in the order of PARAMETERS. Relative vectors (j, j, head width) take turns, too, and
     None stands for none: scores = scale·q·k + q·vectors[i, j] (+ k·vectors[i, j] by key).
-    Gradients of gradients are those of `plain`, the same by PyTorch: (x, vectors, parameters) -> y.
+    `plain` is the same by PyTorch: (x, vectors, parameters) -> y. It computes gradients of
+    gradients, and everything where numbers are too large (c/vectors.h).
     """
     library = load()
     if isinstance(library, Unavailable):
@@ -68,7 +69,8 @@ def apply_stack(
         *(shape.scale, shape.norm_epsilon),
     )
     tensors = (None if tensor is None else tensor.contiguous().resolve_neg() for tensor in given)
-    return cast(Tensor, StackFunction.apply(library, call, plain, *tensors))
+    y, too_large = cast(tuple[Tensor, bool], StackFunction.apply(library, call, plain, *tensors))
+    return plain(x, vectors, list(chain(*layers))) if too_large and plain else y
 
 
 def check(
@@ -155,12 +157,13 @@ class StackFunction(torch.autograd.Function):
         plain: Plain | None,
         x: Tensor,
         *rest: Tensor | None,
-    ) -> Tensor:
+    ) -> tuple[Tensor, bool]:
+        """The output, and whether numbers are so large that it is not reliable."""
         vectors, parameters = rest[: shape.vectors], rest[shape.vectors :]
         y = x.new_empty(shape.examples, shape.queries, shape.width)
         saved = Memory.of(library, shape, SAVED) if shape.training else Memory([], [])
         scratch = Memory.of(library, shape, FORWARD)
-        library.stack_forward(
+        too_large = library.stack_forward(
             ctypes.byref(shape),
             *(addresses(parameters), addresses(vectors), x.data_ptr()),
             *(saved.addresses(), scratch.addresses(), y.data_ptr()),
@@ -168,27 +171,25 @@ class StackFunction(torch.autograd.Function):
         if shape.training:
             ctx.library, ctx.shape, ctx.plain, ctx.places = library, shape, plain, saved.places
             ctx.save_for_backward(x, *rest, *saved.buffers)
-        return y
+        return y, bool(too_large)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dy: Tensor, _: None) -> tuple[Tensor | None, ...]:
         shape: Shape = ctx.shape
         many = 1 + shape.vectors + shape.layers * len(PARAMETERS)
         x, *tensors = ctx.saved_tensors[:many]
         saved = Memory(ctx.saved_tensors[many:], ctx.places)
         vectors, parameters = tensors[: shape.vectors], tensors[shape.vectors :]
-        if torch.is_grad_enabled():  # the gradient itself will be differentiated
-            return (
-                None,
-                None,
-                None,
-                *differentiable_gradients(ctx.plain, x, vectors, parameters, dy),
-            )
+        # The gradient itself may be differentiated, or computed for many dy at once.
+        in_c = not (torch.is_grad_enabled() or torch._C._are_functorch_transforms_active())
         needed = ctx.needs_input_grad[4 : 4 + shape.vectors]
-        return None, None, None, *gradients(ctx, vectors, parameters, saved, needed, dy)
+        found = gradients(ctx, vectors, parameters, saved, needed, dy) if in_c else None
+        if found is None:
+            found = plain_gradients(ctx.plain, x, vectors, parameters, dy)
+        return None, None, None, *found
 
 
-def differentiable_gradients(
+def plain_gradients(
     plain: Plain | None,
     x: Tensor,
     vectors: Sequence[Tensor | None],
@@ -196,11 +197,15 @@ def differentiable_gradients(
     dy: Tensor,
 ) -> list[Tensor | None]:
     if plain is None:
-        raise RuntimeError("the C code has no gradients of gradients")
+        raise RuntimeError("the C code has no gradients of gradients, or of such large numbers")
     inputs = [x, *vectors, *parameters]
     needed = {i: t for i, t in enumerate(inputs) if t is not None and t.requires_grad}
-    y = plain(x, vectors, parameters)
-    found = torch.autograd.grad(y, list(needed.values()), dy, create_graph=True, allow_unused=True)
+    differentiable = torch.is_grad_enabled()
+    with torch.enable_grad():
+        y = plain(x, vectors, parameters)
+    found = torch.autograd.grad(
+        y, list(needed.values()), dy, create_graph=differentiable, allow_unused=True
+    )
     by_input = dict(zip(needed, found, strict=True))
     return [by_input.get(i) for i in range(len(inputs))]
 
@@ -212,7 +217,8 @@ def gradients(
     saved: "Memory",
     needed: Sequence[bool],
     dy: Tensor,
-) -> list[Tensor | None]:
+) -> list[Tensor | None] | None:
+    """Of x, vectors and parameters; None if numbers are too large."""
     shape: Shape = ctx.shape
     dvectors = [
         torch.zeros_like(v) if need and v is not None else None
@@ -221,12 +227,12 @@ def gradients(
     dparameters = [torch.zeros_like(parameter) for parameter in parameters]
     dx = dy.new_empty(shape.examples, shape.length, shape.width)
     dy, scratch = dy.contiguous().resolve_neg(), Memory.of(ctx.library, shape, BACKWARD)
-    ctx.library.stack_backward(
+    too_large = ctx.library.stack_backward(
         ctypes.byref(shape),
         *(addresses(parameters), addresses(vectors), saved.addresses(), dy.data_ptr()),
         *(scratch.addresses(), dx.data_ptr(), addresses(dvectors), addresses(dparameters)),
     )
-    return [dx, *dvectors, *dparameters]
+    return None if too_large else [dx, *dvectors, *dparameters]
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,16 @@ stand in for PyTorch only while all of this holds:
 1. The syntax trees of the model's files have the digests below, which a test pins.
 2. The loaded classes and functions are what these files define, and PyTorch's are its own.
 3. No class or module has been patched since.
-4. But for the values of its weights, the encoder equals a fresh one of the same configuration:
-   types, attributes, shapes, training flags, and no hooks.
+4. The encoder consists of these classes. But for the values of its weights, it equals a fresh one
+   of the same configuration: types, attributes, shapes, training flags, and no hooks.
 """
 
 import ast
 import hashlib
+import importlib
 import inspect
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -24,6 +26,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lengthwise.base import Config
+from lengthwise.base.code import is_own
 from lengthwise.model import attention, depth, encoder, pairs
 from lengthwise.model.encoder import Encoder
 from lengthwise.model.positions import absolute, position, relative
@@ -48,25 +52,27 @@ DIGESTS: dict[str, str] = {
     "model.positions.absolute": "f8df493775ca272b",
     "model.positions.relative": "c1ad4bfee62230a1",
 }
+LAYERS = ("Module", "Linear", "LayerNorm", "Embedding", "Dropout", "Identity", "ReLU", "GELU")
 TORCH_CLASSES: tuple[type, ...] = (
-    nn.Module,
-    nn.Linear,
-    nn.LayerNorm,
-    nn.Embedding,
-    nn.Dropout,
+    *(getattr(nn, name) for name in (*LAYERS, "Softmax", "ModuleList")),
     nn.Dropout.__base__ or nn.Module,
-    nn.Identity,
-    nn.ReLU,
-    nn.GELU,
-    nn.Softmax,
-    nn.ModuleList,
     Tensor,
 )
-TORCH_FUNCTIONS: tuple[tuple[ModuleType, str], ...] = (
+# What the model and these classes call. PyTorch's other functions are methods of tensors.
+MODULES_WITH_F = ("linear", "normalization", "activation", "sparse", "dropout")
+FUNCTIONS: tuple[tuple[ModuleType, str], ...] = (
     *((F, name) for name in ("linear", "layer_norm", "embedding", "dropout", "softmax")),
-    *((F, name) for name in ("relu", "gelu")),
-    (torch, "einsum"),
+    *((F, name) for name in ("relu", "gelu", "torch", "_VF")),
+    *((getattr(nn.modules, module), "F") for module in MODULES_WITH_F),
+    *((torch, name) for name in ("einsum", "layer_norm", "relu")),
+    (torch._VF, "dropout"),
+    (math, "sqrt"),
 )
+# Methods of PyTorch's under another name than their own.
+ALIASES = {
+    *("forward", "__call__", "__rtruediv__", "__itruediv__", "__pow__", "__ipow__", "__pos__"),
+    *("__neg__", "__abs__", "__torch_dispatch__"),
+}
 TORCH_FOLDER = str(Path(torch.__file__).parent)
 
 
@@ -74,7 +80,7 @@ def difference(model: Encoder) -> str | None:
     """The first way in which an encoder is not what was verified; None if it is."""
     if (found := difference_in_source()) is not None:
         return found
-    if namespaces() != verified_namespaces():
+    if was_patched():
         return "a class or function of the model or of torch.nn was patched"
     return difference_from_fresh(model)
 
@@ -95,23 +101,28 @@ def difference_in_source() -> str | None:
         codes = {code.co_qualname: code for code in code_objects(compiled)}
         if (patched := next(patched_names(tree.body, module, codes), None)) is not None:
             return f"{name}.{patched} was patched"
+    for name in LAYERS:
+        if getattr(nn, name).__name__ != name:
+            return f"torch.nn.{name} of PyTorch was patched"
     methods: list[tuple[Any, str]] = [(cls, name) for cls in TORCH_CLASSES for name in vars(cls)]
-    for owner, name in (*methods, *TORCH_FUNCTIONS):
-        if not is_torchs(owner, name):
+    for owner, name in (*methods, *FUNCTIONS):
+        if not is_original(owner, name):
             return f"{owner.__name__}.{name} of PyTorch was patched"
     return None
 
 
-def is_torchs(owner: Any, name: str) -> bool:
+def is_original(owner: Any, name: str) -> bool:
     """Whether what a class or a module holds under a name is PyTorch's own, and of that name."""
-    value = vars(owner)[name]
+    value = getattr(owner, name) if isinstance(owner, ModuleType) else vars(owner)[name]
+    if isinstance(value, ModuleType):
+        return True
+    if type(value).__module__ not in ("builtins", "typing"):
+        return False
     if isinstance(value, FunctionType) and not value.__code__.co_filename.startswith(TORCH_FOLDER):
         return False
-    if (owner, name) in TORCH_FUNCTIONS:
-        return getattr(value, "__name__", "") == name and value.__module__.startswith("torch")
     if name == "forward" and owner is not nn.Module:  # which has none
         return getattr(value, "__qualname__", "") == f"{owner.__name__}.forward"
-    return True
+    return not callable(value) or name in ALIASES or getattr(value, "__name__", "") == name
 
 
 def digest(source: str) -> str:
@@ -148,7 +159,7 @@ def code_objects(code: CodeType) -> Iterator[CodeType]:
 def patched_names(
     body: list[ast.stmt], owner: Any, codes: dict[str, CodeType], prefix: str = ""
 ) -> Iterator[str]:
-    """Functions of a module or a class that are not those of its source."""
+    """Names of a module or a class that are not those of its source."""
     defined = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     for node in defined:
         value, name = vars(owner).get(node.name), f"{prefix}{node.name}"
@@ -156,11 +167,29 @@ def patched_names(
             yield from patched_names(node.body, value, codes, f"{name}.")
         elif function_code(value, bool(node.decorator_list)) != codes[name]:
             yield name
-    if isinstance(owner, type) and issubclass(owner, nn.Module):
-        names = {node.name for node in defined}
-        values = vars(owner).items()
-        added = (n for n, v in values if callable(v) and n not in names and n != "Options")
-        yield from (f"{prefix}{name}" for name in added)
+    if isinstance(owner, ModuleType):
+        imported = imported_names(body).items()
+        yield from (name for name, value in imported if vars(owner).get(name) is not value)
+    if isinstance(owner, type):
+        # pydantic and dataclasses add methods to classes that are not modules.
+        is_module, names = issubclass(owner, nn.Module), {node.name for node in defined}
+        for name, value in vars(owner).items():
+            if callable(value) and name not in (*names, "Options") and (is_module or is_own(value)):
+                yield f"{prefix}{name}"
+
+
+def imported_names(body: list[ast.stmt]) -> dict[str, Any]:
+    """What the imports of a module give."""
+    found: dict[str, Any] = {}
+    for node in body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found[alias.asname or alias.name] = importlib.import_module(alias.name)
+        if isinstance(node, ast.ImportFrom):
+            source = importlib.import_module(node.module or "")
+            for alias in node.names:
+                found[alias.asname or alias.name] = getattr(source, alias.name)
+    return found
 
 
 def function_code(value: Any, decorated: bool) -> CodeType | None:
@@ -173,22 +202,33 @@ def function_code(value: Any, decorated: bool) -> CodeType | None:
     return value.__code__ if isinstance(value, FunctionType) else None
 
 
-def namespaces() -> list[tuple[str, Any, CodeType | None]]:
-    """All that the model's modules and classes, and PyTorch's, hold at the moment."""
-    owners: list[Any] = [*MODULES, *model_classes(), *TORCH_CLASSES]
-    names = [(o, name) for o in owners for name in vars(o)]
-    found = [(name, vars(o)[name]) for o, name in (*names, *TORCH_FUNCTIONS)]
-    # Of names with underscores, only functions count; Python and pydantic keep the others.
-    return [
-        (name, value, getattr(value, "__code__", None))
-        for name, value in found
-        if name[:2] != "__" or isinstance(value, FunctionType)
-    ]
+def was_patched() -> bool:
+    """Check 3, at every call: whether a name or the code of a function has changed since."""
+    namespaces, functions, codes = verified()
+    return (
+        any(vars(o) != known and own_names(vars(o)) != own_names(known) for o, known in namespaces)
+        or any(getattr(module, name) is not value for (module, name), value in functions)
+        or any(function.__code__ is not code for function, code in codes)
+    )
 
 
 @cache
-def verified_namespaces() -> list[tuple[str, Any, CodeType | None]]:
-    return namespaces()
+def verified() -> tuple[
+    list[tuple[Any, dict[str, Any]]],
+    list[tuple[tuple[ModuleType, str], Any]],
+    list[tuple[FunctionType, CodeType]],
+]:
+    """What the model's modules and classes, and PyTorch's, held when they were verified."""
+    namespaces = [(o, dict(vars(o))) for o in (*MODULES, *model_classes(), *TORCH_CLASSES)]
+    functions = [((module, name), getattr(module, name)) for module, name in FUNCTIONS]
+    values = [value for _, known in namespaces for value in known.values()]
+    values += [value for _, value in functions]
+    return namespaces, functions, [(v, v.__code__) for v in values if isinstance(v, FunctionType)]
+
+
+def own_names(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Of names with underscores, only methods count; Python and pydantic add others as they go."""
+    return {n: v for n, v in namespace.items() if n[:2] != "__" or hasattr(v, "__get__")}
 
 
 @cache
@@ -202,6 +242,11 @@ def model_classes() -> tuple[type, ...]:
     )
 
 
+@cache
+def known_classes() -> frozenset[type]:
+    return frozenset((*model_classes(), *TORCH_CLASSES))
+
+
 fresh_encoders: "WeakKeyDictionary[Encoder, Encoder]" = WeakKeyDictionary()
 
 
@@ -209,10 +254,10 @@ def difference_from_fresh(model: Encoder) -> str | None:
     """Check 4, at every call."""
     if model not in fresh_encoders:
         try:
-            shape = model.position(0).shape
+            shape, config = model.position(0).shape, model.config.model_copy(deep=True)
             with torch.random.fork_rng(devices=[]):  # leaves PyTorch's generator alone
                 fresh = Encoder(
-                    model.config, shape.max_length, model.symbols.num_embeddings, shape.operands
+                    config, shape.max_length, model.symbols.num_embeddings, shape.operands
                 )
             fresh_encoders[model] = fresh.to("meta")  # without memory for weights
         except Exception as error:
@@ -224,7 +269,7 @@ def difference_from_fresh(model: Encoder) -> str | None:
 
 def compare_modules(own: nn.Module, fresh: nn.Module, name: str, training: bool) -> str | None:
     """The first difference between two modules but for the values of weights."""
-    if type(own) is not type(fresh):
+    if type(own) is not type(fresh) or type(own) not in known_classes():
         return f"{name} is a {type(own).__name__}"
     mine, theirs = vars(own), vars(fresh)
     if mine.keys() != theirs.keys():
@@ -236,7 +281,7 @@ def compare_modules(own: nn.Module, fresh: nn.Module, name: str, training: bool)
             continue
         if key.endswith("_hooks") and value:
             return f"{name} has hooks"
-        if value is not theirs[key] and value != theirs[key]:
+        if is_changed(value, theirs[key]):
             return f"{name}.{key} was changed"
     if own.training is not training:
         return f"{name} is {'in training' if own.training else 'in testing'} mode on its own"
@@ -258,11 +303,22 @@ def compare_modules(own: nn.Module, fresh: nn.Module, name: str, training: bool)
     return None
 
 
+def is_changed(value: object, other: object) -> bool:
+    """Whether an attribute differs; configurations that are equal may have methods of their own."""
+    if isinstance(value, Config) and isinstance(other, Config) and vars(value) != vars(other):
+        return True
+    return value is not other and value != other
+
+
 def plain_tensors(*tensors: Tensor) -> bool:
-    """Whether these are ordinary tensors in the CPU's memory, of float32 or integers."""
-    kinds = torch.float32, torch.int64
+    """Whether these are ordinary dense tensors in the CPU's memory, of float32 or integers."""
     return all(
-        type(x) in (Tensor, nn.Parameter) and x.is_cpu and x.dtype in kinds and not x.is_neg()
+        type(x) in (Tensor, nn.Parameter)
+        and x.is_cpu
+        and x.dtype in (torch.float32, torch.int64)
+        and x.layout is torch.strided
+        and not x.is_neg()
+        and not x._is_zerotensor()
         for x in tensors
     )
 

@@ -27,8 +27,9 @@ static void scatter_add(attention_shape s, const float *x, long length, long pos
 }
 
 /* Softmax of rows of scale * products + x, where x is n numbers, padded; the padding becomes 0 */
-static void softmax_rows(long rows, long n, float scale, const float *products, float *x) {
+static int softmax_rows(long rows, long n, float scale, const float *products, float *x) {
     long last = padded(n) - LANES;
+    int too_large = 0;
     mask inside;
     for (long i = 0; i < LANES; i++) inside[i] = last + i < n ? -1 : 0;
     for (; rows; rows--, x += padded(n), products += padded(n)) {
@@ -40,6 +41,7 @@ static void softmax_rows(long rows, long n, float scale, const float *products, 
             highest = maximum(highest, score);
         }
         float top = maximum_of_lanes(highest);
+        too_large |= is_too_large(fabsf(top));
         for (long j = 0; j < n; j += LANES) {
             vector y = power_of_two((load(x + j) - top) * LOG2_E);
             if (j == last) y = select(inside, y, broadcast(0));
@@ -49,6 +51,7 @@ static void softmax_rows(long rows, long n, float scale, const float *products, 
         float share = 1 / sum_of_lanes(total);
         for (long j = 0; j < n; j += LANES) store(x + j, load(x + j) * share);
     }
+    return too_large;
 }
 
 /* From the gradient of rows of softmax (n, padded) that of the scores, in place, and times scale */
@@ -114,9 +117,10 @@ static void score_by_key(attention_shape s, const float *k, const float *vectors
     }
 }
 
-void attention(attention_shape s, const float *q, const float *k, const float *v,
-               const float *vectors, float *weights, float *mixed, arena room) {
+int attention(attention_shape s, const float *q, const float *k, const float *v,
+              const float *vectors, float *weights, float *mixed, arena room) {
     long width = s.heads * s.head, row = padded(s.keys);
+    int too_large = 0;
     attention_places at = places(s, &room);
     if (vectors) score_by_query(s, q, vectors, weights, at);
     else memset(weights, 0, s.examples * s.heads * s.queries * row * sizeof(float));
@@ -126,10 +130,11 @@ void attention(attention_shape s, const float *q, const float *k, const float *v
         pack_transposed(s.head, s.keys, k + head_offset(s, s.keys, e), width, at.panels);
         matmul(s.queries, row, s.head, q + head_offset(s, s.queries, e), width, 1, at.panels,
                nothing, at.scores, row);
-        softmax_rows(s.queries, s.keys, s.scale, at.scores, w);
+        too_large |= softmax_rows(s.queries, s.keys, s.scale, at.scores, w);
         matmul_rows(s.queries, s.head, s.keys, w, row, 1, v + head_offset(s, s.keys, e), width,
                     at.panels, nothing, mixed + head_offset(s, s.queries, e), width);
     }
+    return too_large;
 }
 
 void attention_backward(attention_shape s, const float *q, const float *k, const float *v,

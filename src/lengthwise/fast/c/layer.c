@@ -74,9 +74,9 @@ static void linear(long m, long n, long k, const float *x, const float *packed, 
     matmul(m, n, k, x, k, 1, packed, (addend){bias, 0}, y, n);
 }
 
-void layer_forward(const stack_shape *s, group g, long queries, const layer_parameters *p,
-                   const packed_layer *w, const float *vectors, const float *x, saved_layer at,
-                   arena room, float *y) {
+int layer_forward(const stack_shape *s, group g, long queries, const layer_parameters *p,
+                  const packed_layer *w, const float *vectors, const float *x, saved_layer at,
+                  arena room, float *y) {
     long width = s->width, inner = s->inner, tokens = g.count * s->length, read = g.count * queries;
     long all_read = s->examples * queries, start = g.start * queries;
     forward_places own = forward_layout(s, g.count, &room);
@@ -96,8 +96,8 @@ void layer_forward(const stack_shape *s, group g, long queries, const layer_para
     linear(read, width, width, query_x, w->query, p->query_bias, at.q);
     linear(tokens, width, width, x, w->key, p->key_bias, at.k);
     linear(tokens, width, width, x, w->value, p->value_bias, at.v);
-    attention(attention_of(s, g.count, queries), at.q, at.k, at.v, vectors, at.weights, own.mixed,
-              room);
+    int too_large = attention(attention_of(s, g.count, queries), at.q, at.k, at.v, vectors,
+                              at.weights, own.mixed, room);
     for (long i = 0; i < read; i += BLOCK) {
         long rows = smaller(read - i, BLOCK), n = i * width, row = start + i;
         float *widened = own.inner, *normed[2] = {own.normed, own.normed};
@@ -110,15 +110,18 @@ void layer_forward(const stack_shape *s, group g, long queries, const layer_para
             inverse_std[1] = at.feedforward_inverse_std + row;
         }
         linear(rows, width, width, own.mixed + n, w->output, p->output_bias, own.added);
-        layer_norm(rows, width, s->norm_epsilon, own.added, query_x + n, p->attention_norm,
-                   p->attention_norm_bias, own.after, normed[0], inverse_std[0]);
+        too_large |=
+            layer_norm(rows, width, s->norm_epsilon, own.added, query_x + n, p->attention_norm,
+                       p->attention_norm_bias, own.after, normed[0], inverse_std[0]);
         linear(rows, inner, width, own.after, w->widen, p->widen_bias, widened);
         activate(s->activation, rows * inner, widened, own.inner, NULL);
         linear(rows, width, inner, own.inner, w->narrow, p->narrow_bias, own.added);
-        layer_norm(rows, width, s->norm_epsilon, own.added, own.after, p->feedforward_norm,
-                   p->feedforward_norm_bias, y + n, normed[1], inverse_std[1]);
+        too_large |=
+            layer_norm(rows, width, s->norm_epsilon, own.added, own.after, p->feedforward_norm,
+                       p->feedforward_norm_bias, y + n, normed[1], inverse_std[1]);
         if (s->training) pack_rows(row, rows, all_read, width, own.mixed + n, width, at.mixed);
     }
+    return too_large;
 }
 
 layer_sums lay_out_sums(const stack_shape *s, arena *a) {
@@ -163,9 +166,10 @@ void lay_out_layer_backward(const stack_shape *s, long examples, arena *a) {
     lay_out_attention(attention_of(s, examples, s->length), a);
 }
 
-void layer_backward(const stack_shape *s, group g, long queries, const layer_parameters *p,
-                    const packed_layer *w, const float *vectors, const saved_layer *at,
-                    const float *dy, layer_sums sums, arena room, float *dx) {
+int layer_backward(const stack_shape *s, group g, long queries, const layer_parameters *p,
+                   const packed_layer *w, const float *vectors, const saved_layer *at,
+                   const float *dy, layer_sums sums, arena room, float *dx) {
+    int too_large = 0;
     long width = s->width, inner = s->inner, tokens = g.count * s->length, read = g.count * queries;
     long all_read = s->examples * queries, all_tokens = s->examples * s->length;
     long start = g.start * queries, token_start = g.start * s->length;
@@ -175,16 +179,16 @@ void layer_backward(const stack_shape *s, group g, long queries, const layer_par
         long rows = smaller(read - i, BLOCK), n = i * width, row = start + i;
         const float *normed = at->attention_normed + row * width;
         float *dafter = sums.dafter_attention + row * width;
-        layer_norm_backward(rows, width, at->feedforward_normed + row * width,
-                            at->feedforward_inverse_std + row, p->feedforward_norm, dy + n,
-                            own.dnarrow);
+        too_large |= layer_norm_backward(rows, width, at->feedforward_normed + row * width,
+                                         at->feedforward_inverse_std + row, p->feedforward_norm,
+                                         dy + n, own.dnarrow);
         linear(rows, inner, width, own.dnarrow, w->narrow, NULL, own.dinner);
         activate(s->activation, rows * inner, at->widened + row * inner, own.inner, own.slopes);
         for (long e = 0; e < rows * inner; e++) own.dinner[e] *= own.slopes[e];
         matmul(rows, width, inner, own.dinner, inner, 1, w->widen, (addend){own.dnarrow, width},
                dafter, width);
-        layer_norm_backward(rows, width, normed, at->attention_inverse_std + row,
-                            p->attention_norm, dafter, dquery_x + n);
+        too_large |= layer_norm_backward(rows, width, normed, at->attention_inverse_std + row,
+                                         p->attention_norm, dafter, dquery_x + n);
         scale_and_shift(rows, width, normed, p->attention_norm, p->attention_norm_bias, own.after);
         linear(rows, width, width, dquery_x + n, w->output, NULL, own.dmixed + n);
         pack_rows(row, rows, all_read, inner, own.inner, inner, sums.inner);
@@ -210,6 +214,7 @@ void layer_backward(const stack_shape *s, group g, long queries, const layer_par
     }
     matmul(tokens, width, width, own.dk, width, 1, w->key, (addend){dx, width}, dx, width);
     matmul(tokens, width, width, own.dv, width, 1, w->value, (addend){dx, width}, dx, width);
+    return too_large;
 }
 
 void lay_out_layer_gradients(const stack_shape *s, arena *a) {

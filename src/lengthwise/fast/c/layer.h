@@ -44,12 +44,12 @@ typedef struct {
 void activate(int activation, long n, const float *x, float *y, float *slopes);
 
 /* norms.c: y (m, n) is the layer norm of x + residual. What is normed, before weight and bias, and
-   1 / standard deviation are kept for the gradient. */
-void layer_norm(long m, long n, float epsilon, const float *x, const float *residual,
-                const float *weight, const float *bias, float *y, float *normed,
-                float *inverse_std);
-void layer_norm_backward(long m, long n, const float *normed, const float *inverse_std,
-                         const float *weight, const float *dy, float *dx);
+   1 / standard deviation are kept for the gradient. This and other functions return whether numbers
+   are too large (vectors.h). */
+int layer_norm(long m, long n, float epsilon, const float *x, const float *residual,
+               const float *weight, const float *bias, float *y, float *normed, float *inverse_std);
+int layer_norm_backward(long m, long n, const float *normed, const float *inverse_std,
+                        const float *weight, const float *dy, float *dx);
 /* y from what is normed, by the same formula */
 void scale_and_shift(long m, long n, const float *normed, const float *weight, const float *bias,
                      float *y);
@@ -67,8 +67,8 @@ typedef struct {
     int by_key;
 } attention_shape;
 void lay_out_attention(attention_shape s, arena *a);
-void attention(attention_shape s, const float *q, const float *k, const float *v,
-               const float *vectors, float *weights, float *mixed, arena room);
+int attention(attention_shape s, const float *q, const float *k, const float *v,
+              const float *vectors, float *weights, float *mixed, arena room);
 void attention_backward(attention_shape s, const float *q, const float *k, const float *v,
                         const float *vectors, const float *weights, const float *dmixed,
                         float *dscores, float *dq, float *dk, float *dv, arena room);
@@ -99,13 +99,13 @@ layer_sums lay_out_sums(const stack_shape *s, arena *a);
 
 /* `room` is what a function uses in passing; its layout is the function before it */
 void lay_out_layer(const stack_shape *s, long examples, arena *a);
-void layer_forward(const stack_shape *s, group g, long queries, const layer_parameters *p,
-                   const packed_layer *w, const float *vectors, const float *x, saved_layer at,
-                   arena room, float *y);
+int layer_forward(const stack_shape *s, group g, long queries, const layer_parameters *p,
+                  const packed_layer *w, const float *vectors, const float *x, saved_layer at,
+                  arena room, float *y);
 void lay_out_layer_backward(const stack_shape *s, long examples, arena *a);
-void layer_backward(const stack_shape *s, group g, long queries, const layer_parameters *p,
-                    const packed_layer *w, const float *vectors, const saved_layer *at,
-                    const float *dy, layer_sums sums, arena room, float *dx);
+int layer_backward(const stack_shape *s, group g, long queries, const layer_parameters *p,
+                   const packed_layer *w, const float *vectors, const saved_layer *at,
+                   const float *dy, layer_sums sums, arena room, float *dx);
 /* By all threads, with room for each: adds the gradients of parameters, and of vectors unless
    dvectors is NULL */
 void lay_out_layer_gradients(const stack_shape *s, arena *a);

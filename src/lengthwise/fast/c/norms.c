@@ -5,9 +5,10 @@
 
 #define ROWS_TOGETHER 64 /* summed on their own, which bounds rounding errors */
 
-void layer_norm(long m, long n, float epsilon, const float *x, const float *residual,
-                const float *weight, const float *bias, float *y, float *normed,
-                float *inverse_std) {
+int layer_norm(long m, long n, float epsilon, const float *x, const float *residual,
+               const float *weight, const float *bias, float *y, float *normed,
+               float *inverse_std) {
+    int too_large = 0;
     for (long i = 0; i < m; i++, x += n, residual += n, y += n, normed += n) {
         vector sums[2] = {0}, squares[2] = {0}; /* two, as an addition waits for the one before */
         float mean = 0, variance = 0;
@@ -27,6 +28,7 @@ void layer_norm(long m, long n, float epsilon, const float *x, const float *resi
             }
         for (; j < n; j++) variance += (normed[j] - mean) * (normed[j] - mean);
         variance = (variance + sum_of_lanes(squares[0] + squares[1])) / n;
+        too_large |= is_too_large(sqrtf(variance) + fabsf(mean));
         inverse_std[i] = 1 / sqrtf(variance + epsilon);
         for (j = 0; j + LANES <= n; j += LANES) {
             vector value = (load(normed + j) - mean) * inverse_std[i];
@@ -38,6 +40,7 @@ void layer_norm(long m, long n, float epsilon, const float *x, const float *resi
             y[j] = normed[j] * weight[j] + bias[j];
         }
     }
+    return too_large;
 }
 
 void scale_and_shift(long m, long n, const float *normed, const float *weight, const float *bias,
@@ -46,8 +49,9 @@ void scale_and_shift(long m, long n, const float *normed, const float *weight, c
         for (long j = 0; j < n; j++) y[j] = normed[j] * weight[j] + bias[j];
 }
 
-void layer_norm_backward(long m, long n, const float *normed, const float *inverse_std,
-                         const float *weight, const float *dy, float *dx) {
+int layer_norm_backward(long m, long n, const float *normed, const float *inverse_std,
+                        const float *weight, const float *dy, float *dx) {
+    int too_large = 0;
     for (long i = 0; i < m; i++, normed += n, dy += n, dx += n) {
         vector sums = {0}, products = {0};
         float mean = 0, along = 0;
@@ -59,6 +63,7 @@ void layer_norm_backward(long m, long n, const float *normed, const float *inver
         }
         for (; j < n; j++) mean += dy[j] * weight[j], along += dy[j] * weight[j] * normed[j];
         mean = (mean + sum_of_lanes(sums)) / n, along = (along + sum_of_lanes(products)) / n;
+        too_large |= is_too_large(fabsf(mean) + fabsf(along));
         for (j = 0; j + LANES <= n; j += LANES) {
             vector value = load(dy + j) * load(weight + j) - mean - load(normed + j) * along;
             store(dx + j, value * inverse_std[i]);
@@ -66,6 +71,7 @@ void layer_norm_backward(long m, long n, const float *normed, const float *inver
         for (; j < n; j++)
             dx[j] = (dy[j] * weight[j] - mean - normed[j] * along) * inverse_std[i];
     }
+    return too_large;
 }
 
 void add_norm_gradient(long start, long columns, long m, long n, const float *normed,

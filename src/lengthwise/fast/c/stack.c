@@ -126,13 +126,15 @@ static arena pack_layers(const stack_shape *s, const layer_parameters *p, int pu
     return all;
 }
 
-/* y (examples, queries, width), from x. Saves only if training. */
-EXPORT void stack_forward(const stack_shape *s, const layer_parameters *p,
-                          const float *const *vectors, const float *x, float *const *saved,
-                          float *const *scratch, float *y) {
+/* y (examples, queries, width), from x. Saves only if training. Returns whether numbers are too
+   large, so that the caller must not use y. */
+EXPORT int stack_forward(const stack_shape *s, const layer_parameters *p,
+                         const float *const *vectors, const float *x, float *const *saved,
+                         float *const *scratch, float *y) {
     arena rest = pack_layers(s, p, FORWARD, scratch);
     long some = group_size(s);
-#pragma omp parallel for schedule(dynamic) num_threads(s->threads)
+    int too_large = 0;
+#pragma omp parallel for schedule(dynamic) num_threads(s->threads) reduction(| : too_large)
     for (long start = 0; start < s->examples; start += some) {
         group g = {start, smaller(s->examples - start, some)};
         arena room = of_thread(rest, lay_out_forward, s);
@@ -142,18 +144,22 @@ EXPORT void stack_forward(const stack_shape *s, const layer_parameters *p,
             long queries = queries_at(s, i), n = i % s->layers;
             float *to = i == s->depth - 1 ? y + start * queries * s->width : own.between[i % 2];
             packed_layer packed = packed_at(s, rest, n);
-            layer_forward(s, g, queries, p + n, &packed, vectors[i % s->vectors], from,
-                          s->training ? saved_at(s, saved, i) : own.unsaved, room, to);
+            too_large |=
+                layer_forward(s, g, queries, p + n, &packed, vectors[i % s->vectors], from,
+                              s->training ? saved_at(s, saved, i) : own.unsaved, room, to);
             from = to;
         }
     }
+    return too_large;
 }
 
-/* dx, from dy; adds the gradients of parameters, and of vectors where dvectors isn't NULL */
-EXPORT void stack_backward(const stack_shape *s, const layer_parameters *p,
-                           const float *const *vectors, float *const *saved, const float *dy,
-                           float *const *scratch, float *dx, float *const *dvectors,
-                           const layer_parameters *d) {
+/* dx, from dy; adds the gradients of parameters, and of vectors where dvectors isn't NULL. Returns
+   whether numbers are too large. */
+EXPORT int stack_backward(const stack_shape *s, const layer_parameters *p,
+                          const float *const *vectors, float *const *saved, const float *dy,
+                          float *const *scratch, float *dx, float *const *dvectors,
+                          const layer_parameters *d) {
+    int too_large = 0;
     arena rest = pack_layers(s, p, BACKWARD, scratch);
     backward_places at = backward_layout(s, &rest);
     long some = group_size(s);
@@ -162,15 +168,16 @@ EXPORT void stack_backward(const stack_shape *s, const layer_parameters *p,
         saved_layer here = saved_at(s, saved, i);
         packed_layer packed = packed_at(s, rest, n);
         float *to = i ? at.between[i % 2] : dx;
-#pragma omp parallel for schedule(dynamic) num_threads(s->threads)
+#pragma omp parallel for schedule(dynamic) num_threads(s->threads) reduction(| : too_large)
         for (long start = 0; start < s->examples; start += some) {
             group g = {start, smaller(s->examples - start, some)};
-            layer_backward(s, g, queries, p + n, &packed, vectors[r], &here,
-                           dy + start * queries * s->width, at.sums,
-                           of_thread(at.own, lay_out_backward, s),
-                           to + start * s->length * s->width);
+            too_large |= layer_backward(s, g, queries, p + n, &packed, vectors[r], &here,
+                                        dy + start * queries * s->width, at.sums,
+                                        of_thread(at.own, lay_out_backward, s),
+                                        to + start * s->length * s->width);
         }
         add_layer_gradients(s, queries, &here, dy, at.sums, at.gradients, dvectors[r], d + n);
         dy = to;
     }
+    return too_large;
 }

@@ -77,6 +77,10 @@ INLINE float maximum_of_lanes(vector x) {
     return a > b ? a : b;
 }
 
+/* Beyond this, or if it is NaN, PyTorch computes: squares and sums of such numbers may overflow,
+   and whether they do depends on the order of additions */
+INLINE int is_too_large(float size) { return !(size < 1e12f); }
+
 #define LOG2_E 1.44269504f
 
 /* 2^x for x <= 128, to one or two units in the last place: 2^n times a polynomial of x - n, for the
