@@ -28,7 +28,7 @@ from lengthwise.training.checkpoint import State, load_checkpoint, save_checkpoi
 from lengthwise.training.distributed import ALONE, Alone
 from lengthwise.training.experiment import Experiment, TrainingConfig
 from lengthwise.training.interrupts import deferred_interrupts
-from lengthwise.training.journal import NoJournal
+from lengthwise.training.journal import Journal, NoJournal
 from lengthwise.training.origin import load_optimizer, load_origin
 from lengthwise.training.prefetch import draw_ahead
 from lengthwise.training.runs import Run
@@ -62,91 +62,65 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
         memory.check_training(experiment)
     with run.locked() if group.leads else nullcontext(), deferred_interrupts() as interrupted:
         run.manifest.verify()
-        if run.result is not None:
+        if run.result is None:
+            state = load_state(run, device, group)
+            metrics = run.open_metrics(state.step) if group.leads else NoJournal()
+            yield from take_steps(run, state, metrics, group, interrupted)
+            finish(run, state, metrics, group, interrupted)
+        elif group.leads:
+            run.clean_up()
+
+
+def take_steps(
+    run: Run, state: State, metrics: Journal, group: Alone, interrupted: Callable[[], bool]
+) -> Iterator[Progress]:
+    """Train from the state's step to the last; at intervals log, evaluate and save."""
+    experiment, config, solver = run.experiment, run.experiment.training, state.solver
+    first, steps, device = state.step, experiment.steps, solver.device.type
+    accuracy, shown_loss = run.last_accuracy(), math.nan
+    started = time.monotonic() - state.seconds
+    rows = group.rows(config.batch_size)
+    drawn = batches(experiment, solver, first, data_seed(run), rows)
+    for batch, layers in draw_ahead(drawn, BATCHES_AHEAD[device]):
+        if state.step == first:
+            reason = record_session(run, state, batch, group)
+            session_started = time.monotonic()
+        rate = learning_rate(config, state.step, steps)
+        loss = take_step(state, batch, layers, rate, experiment, group)
+
+        step, last, stop = state.step, state.step == steps, group.any(interrupted())
+        log = step % config.log_every == 0 or last
+        save = step % config.checkpoint_every == 0 or last or stop
+        seen = {"step": step, "examples": step * config.batch_size}
+        if log or save:
+            group.add_up(state.window.counts)
+            check_finite(run, state, group)
+        if log:
+            metrics.append({**seen, "learning_rate": rate, **state.window.to_json()})
+            state.window.clear()
+        if step % experiment.evaluation.every == 0 or last:
+            tested = evaluate_during_training(solver, experiment, step, group)
+            accuracy = {a.length: a.exact_match for a in tested}
+            metrics.append({**seen, "evaluation": [a.to_json() for a in tested]})
+        state.seconds = time.monotonic() - started
+        if config.keeps(step) and group.leads:
+            run.keep_weights(solver, step)
+        if save and group.leads:
+            save_checkpoint(run, state, metrics)
+        if stop:
+            raise KeyboardInterrupt
+
+        if log or device == "cpu":  # to ask a GPU at every step would make it wait
+            shown_loss = loss.item()
+        pace = (time.monotonic() - session_started) / (step - first)
+        rates = config.batch_size / pace, pace * (steps - step)
+        try:
+            yield Progress(run.path.name, step, steps, shown_loss, accuracy, *rates, reason)
+        except GeneratorExit:  # the caller leaves its loop early
+            check_finite(run, state, group)
             if group.leads:
-                run.clean_up()
-            return
-        run.check_code()
-        if group.leads:
-            run.forget_failure()
-        state = initial_state(run, device)
-        load_checkpoint(run, state)
-        group.keep_first(state.window.counts)
-        metrics = run.open_metrics(state.step) if group.leads else NoJournal()
-        config, steps, solver = experiment.training, experiment.steps, state.solver
-        accuracy, first = run.last_accuracy(), state.step
-        started = time.monotonic() - state.seconds
-        if state.step == 0 and config.keeps(0) and group.leads:
-            run.keep_weights(solver, 0)
-
-        rows = group.rows(config.batch_size)
-        drawn = batches(experiment, solver, state.step, data_seed(run), rows)
-        for batch, layers in draw_ahead(drawn, BATCHES_AHEAD[device.type]):
-            if state.step == first:
-                reason = fast.decline_reason(solver.encoder, batch.tokens, batch.coordinates)
-                if group.leads:
-                    description = machine.describe(experiment.device, reason, group.size)
-                    run.record_session(description, first)
-                session_started = time.monotonic()
-                shown_loss = math.nan
-            rate = learning_rate(config, state.step, steps)
-            loss = take_step(state, batch, layers, rate, experiment, group)
-
-            step, last, stop = state.step, state.step == steps, group.any(interrupted())
-            log = step % config.log_every == 0 or last
-            save = step % config.checkpoint_every == 0 or last or stop
-            seen = {"step": step, "examples": step * config.batch_size}
-            if log or save:
-                group.add_up(state.window.counts)
-                check_finite(run, state, group)
-            if log:
-                metrics.append({**seen, "learning_rate": rate, **state.window.to_json()})
-                state.window.clear()
-            if step % experiment.evaluation.every == 0 or last:
-                tested = evaluate_during_training(solver, experiment, step, group)
-                accuracy = {a.length: a.exact_match for a in tested}
-                metrics.append({**seen, "evaluation": [a.to_json() for a in tested]})
-            state.seconds = time.monotonic() - started
-            if config.keeps(step) and group.leads:
-                run.keep_weights(solver, step)
-            if save and group.leads:
                 save_checkpoint(run, state, metrics)
-            if stop:
-                raise KeyboardInterrupt
-            if log or device.type == "cpu":  # to ask a GPU at every step would make it wait
-                shown_loss = loss.item()
-            pace = (time.monotonic() - session_started) / (step - first)
-            try:
-                yield Progress(
-                    run.path.name,
-                    step,
-                    steps,
-                    shown_loss,
-                    accuracy,
-                    config.batch_size / pace,
-                    pace * (steps - step),
-                    reason,
-                )
-            except GeneratorExit:  # the caller leaves its loop early
-                check_finite(run, state, group)
-                if group.leads:
-                    save_checkpoint(run, state, metrics)
-                raise
-
-        tested = evaluate_at_end(solver, experiment, group, interrupted)
-        result = {
-            "identity": run.identity,
-            "steps": steps,
-            "examples": steps * config.batch_size,
-            "parameters": sum(p.numel() for p in solver.parameters()),
-            "seconds": round(time.monotonic() - started, 1),
-            "evaluation": [a.to_json() for a in tested],
-        }
-        if group.leads:
-            if config.keep_optimizer:
-                save_optimizer(run, state)
-            run.finish(solver, result, metrics)
-        group.wait()
+            raise
 
 
 def take_step(
@@ -173,6 +147,49 @@ def take_step(
     state.window.add(loss, logits, batch)
     state.step += 1
     return loss
+
+
+def load_state(run: Run, device: torch.device, group: Alone) -> State:
+    """The state at the last checkpoint, or before the first step."""
+    run.check_code()
+    if group.leads:
+        run.forget_failure()
+    state = initial_state(run, device)
+    load_checkpoint(run, state)
+    group.keep_first(state.window.counts)
+    if state.step == 0 and run.experiment.training.keeps(0) and group.leads:
+        run.keep_weights(state.solver, 0)
+    return state
+
+
+def record_session(run: Run, state: State, batch: TrainingBatch, group: Alone) -> str | None:
+    """Note what computes this session, before its first step; returns why it is not the C code."""
+    reason = fast.decline_reason(state.solver.encoder, batch.tokens, batch.coordinates)
+    if group.leads:
+        description = machine.describe(run.experiment.device, reason, group.size)
+        run.record_session(description, state.step)
+    return reason
+
+
+def finish(
+    run: Run, state: State, metrics: Journal, group: Alone, interrupted: Callable[[], bool]
+) -> None:
+    """Evaluate the trained model and record the result."""
+    started, experiment = time.monotonic(), run.experiment
+    tested = evaluate_at_end(state.solver, experiment, group, interrupted)
+    result = {
+        "identity": run.identity,
+        "steps": experiment.steps,
+        "examples": experiment.steps * experiment.training.batch_size,
+        "parameters": sum(p.numel() for p in state.solver.parameters()),
+        "seconds": round(state.seconds + time.monotonic() - started, 1),
+        "evaluation": [a.to_json() for a in tested],
+    }
+    if group.leads:
+        if experiment.training.keep_optimizer:
+            save_optimizer(run, state)
+        run.finish(state.solver, result, metrics)
+    group.wait()
 
 
 def initial_state(run: Run, device: torch.device) -> State:
