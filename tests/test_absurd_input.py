@@ -43,9 +43,14 @@ def test_a_sample_of_fuzzed_command_lines(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def create(words: str, runs: Path) -> None:
+    key, _, value = words.partition(" ")
+    experiment = keys.load(None, keys.parse_overrides([key, value]))
+    api.create_run(experiment, runs, None, False)
+
+
+def test_absurd_values_are_refused(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("--seed 2001-99-99", "seed is '2001-99-99', but"),
         ("--seed !!int x", "seed is '!!int x', but"),
         (f"--seed {'9' * 4000}", "has an integer of more than 100 digits"),
@@ -63,25 +68,18 @@ def test_a_sample_of_fuzzed_command_lines(tmp_path: Path) -> None:
         ("--data.priming {10: 5, 10: 6}", "'10' is given twice"),
         ('--device "\\ud800"', "it has characters that can't be written to a file"),
         ("--start_from \0", "it has characters that can't be written to a file"),
-    ],
-)
-def test_absurd_values_are_refused(words: str, sentence: str, tmp_path: Path) -> None:
-    key, _, value = words.partition(" ")
-
-    def create() -> None:
-        experiment = keys.load(None, keys.parse_overrides([key, value]))
-        api.create_run(experiment, tmp_path, None, False)
-
-    with pytest.raises(UsageError) as error:
-        create()
-    assert sentence in str(error.value)
-    assert len(str(error.value)) <= LONGEST_SENTENCE
-    assert not list(tmp_path.iterdir())
+    ]
+    for words, sentence in cases:
+        with subtests.test(words):
+            with pytest.raises(UsageError) as error:
+                create(words, tmp_path)
+            assert sentence in str(error.value)
+            assert len(str(error.value)) <= LONGEST_SENTENCE
+            assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_absurd_files_are_refused(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    cases: list[str] = [
         "model: &a {preset: *a}",
         "model: " + "{a: " * 3000 + "}" * 3000,
         "a: &a [x, x]\nb: &b [*a, *a]\n"
@@ -96,15 +94,14 @@ def test_absurd_values_are_refused(words: str, sentence: str, tmp_path: Path) ->
         f"seed: {'9' * 5000}",
         "{{a: 1}: 2}",
         "start_from: \ud800",
-    ],
-    ids=["cycle", "deep", "lists", "merges", "int", "date", "digits", "key", "surrogate"],
-)
-def test_absurd_files_are_refused(text: str, tmp_path: Path) -> None:
-    content = text.encode(errors="surrogatepass")
-    (tmp_path / "config.yaml").write_bytes(content)
-    with pytest.raises(UsageError) as error:
-        keys.load(tmp_path / "config.yaml")
-    assert "\n" not in str(error.value)
+    ]
+    for text in cases:
+        with subtests.test(text):
+            content = text.encode(errors="surrogatepass")
+            (tmp_path / "config.yaml").write_bytes(content)
+            with pytest.raises(UsageError) as error:
+                keys.load(tmp_path / "config.yaml")
+            assert "\n" not in str(error.value)
 
 
 def test_a_file_without_an_end_is_refused() -> None:

@@ -277,9 +277,8 @@ def test_largest_length() -> None:
     assert largest_length({5: (0.7 + 0.75 + 0.8) / 3}) == 5
 
 
-@pytest.mark.parametrize(
-    ("accuracies", "value"),
-    [
+def test_the_smallest_sufficient_priming(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[int, list[float]], float | None]] = [
         ({10: [0.0], 25: [0.45], 50: [0.95]}, 47.5),  # 25 + 25 · 0.45 / 0.5
         ({50: [0.95], 10: [0.0], 25: [0.45]}, 47.5),
         ({10: [0.92], 20: [1.0]}, 10),
@@ -297,13 +296,11 @@ def test_largest_length() -> None:
         ({10: [0.1], 20: [0.89]}, None),
         ({10: [0.0], 20: [1.0], 30: [0.7]}, None),
         ({}, None),
-    ],
-)
-def test_the_smallest_sufficient_priming(
-    accuracies: dict[int, list[float]], value: float | None
-) -> None:
-    found = smallest_sufficient(accuracies)
-    assert (found and found.value) == (value if value is None else pytest.approx(value))
+    ]
+    for accuracies, value in cases:
+        with subtests.test(str(accuracies)):
+            found = smallest_sufficient(accuracies)
+            assert (found and found.value) == (value if value is None else pytest.approx(value))
 
 
 def test_the_bootstraps_interval() -> None:
@@ -432,9 +429,9 @@ def test_the_better_fit_comes_first() -> None:
         compare_fits([1, 2, 2], [1, 2, 3])
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "low", "high"),
-    [
+def test_forgetting_has_newcombes_published_intervals(subtests: pytest.Subtests) -> None:
+    """Newcombe, Statistics in Medicine 17 (1998), table II, method 10."""
+    cases: list[tuple[tuple[int, int], tuple[int, int], float, float]] = [
         ((56, 70), (48, 80), 0.0524, 0.3339),
         ((9, 10), (3, 10), 0.1705, 0.8090),
         ((6, 7), (2, 7), 0.0582, 0.8062),
@@ -443,15 +440,14 @@ def test_the_better_fit_comes_first() -> None:
         ((0, 10), (0, 10), -0.2775, 0.2775),
         ((10, 10), (0, 20), 0.6791, 1.0),
         ((10, 10), (0, 10), 0.6075, 1.0),
-    ],
-)
-def test_forgetting_has_newcombes_published_intervals(
-    before: tuple[int, int], after: tuple[int, int], low: float, high: float
-) -> None:
-    """Newcombe, Statistics in Medicine 17 (1998), table II, method 10."""
-    lost = forgetting(*(Accuracy(5, total, correct, ()) for correct, total in (before, after)))
-    assert lost.value == pytest.approx(before[0] / before[1] - after[0] / after[1])
-    assert (lost.low, lost.high) == pytest.approx((low, high), abs=6e-5)
+    ]
+    for before, after, low, high in cases:
+        with subtests.test(str(before)):
+            lost = forgetting(
+                *(Accuracy(5, total, correct, ()) for correct, total in (before, after))
+            )
+            assert lost.value == pytest.approx(before[0] / before[1] - after[0] / after[1])
+            assert (lost.low, lost.high) == pytest.approx((low, high), abs=6e-5)
 
 
 def test_accuracies_are_read_back_from_jsons() -> None:

@@ -135,18 +135,20 @@ MISUSES = {
 }
 
 
-@pytest.mark.parametrize("words", MISUSES)
 def test_misuse_is_refused_in_one_sentence_and_makes_no_run(
-    words: str, capsys: Capture, tmp_path: Path, monkeypatch: Patch
+    capsys: Capture, tmp_path: Path, monkeypatch: Patch, subtests: pytest.Subtests
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert MISUSES[words] in refusal(capsys, *words.split())
-    assert not list(tmp_path.iterdir())
+    for words in MISUSES:
+        with subtests.test(words):
+            monkeypatch.chdir(tmp_path)
+            assert MISUSES[words] in refusal(capsys, *words.split())
+            assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
+def test_a_bad_configuration_file_is_refused(
+    capsys: Capture, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    cases: list[tuple[str, str]] = [
         ("model: {widht: 64}", "did you mean 'model.width'?"),
         ("model: [", "is not YAML"),
         ("- 1", "should be a mapping"),
@@ -154,20 +156,19 @@ def test_misuse_is_refused_in_one_sentence_and_makes_no_run(
         ("model: 3", "model is 3"),
         ("task: {kind: addition, 5: 3}", "has no option '5'"),
         ("seed: 1\ntraining: {steps: 2}\ntraining: {batch_size: 4}", "'training' is given twice"),
-    ],
-)
-def test_a_bad_configuration_file_is_refused(
-    content: str, part: str, capsys: Capture, tmp_path: Path
+    ]
+    for content, part in cases:
+        with subtests.test(content):
+            config = tmp_path / "config.yaml"
+            config.write_text(content)
+            assert part in refusal(capsys, "train", str(config), "--runs", str(tmp_path / "runs"))
+            assert list(tmp_path.iterdir()) == [config]
+
+
+def test_bad_questions_to_a_run_are_refused(
+    trained: Path, capsys: Capture, subtests: pytest.Subtests
 ) -> None:
-    config = tmp_path / "config.yaml"
-    config.write_text(content)
-    assert part in refusal(capsys, "train", str(config), "--runs", str(tmp_path / "runs"))
-    assert list(tmp_path.iterdir()) == [config]
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
+    cases: list[tuple[str, str]] = [
         ("solve RUN", "there is no problem to solve"),
         ("solve RUN --file nowhere.txt", "can't read or write nowhere.txt: no such file"),
         ("solve RUN 1+1 --layers 0", "argument --layers: '0' is not an integer ≥ 1"),
@@ -191,13 +192,11 @@ def test_a_bad_configuration_file_is_refused(
         ("analyze RUN --length 11", "does not fit the model's layout"),
         ("analyze RUN --level 5", "'5' is not a number from 0 to 1"),
         ("train --runs ROOT --name sum --seed 7", "holds another experiment"),
-    ],
-)
-def test_bad_questions_to_a_run_are_refused(
-    words: str, part: str, trained: Path, capsys: Capture
-) -> None:
-    names = {"RUN": str(trained), "ROOT": str(trained.parent)}
-    assert part in refusal(capsys, *(names.get(word, word) for word in words.split()))
+    ]
+    for words, part in cases:
+        with subtests.test(words):
+            names = {"RUN": str(trained), "ROOT": str(trained.parent)}
+            assert part in refusal(capsys, *(names.get(word, word) for word in words.split()))
 
 
 def test_damaged_files_are_named(run: Path, capsys: Capture) -> None:
@@ -532,12 +531,13 @@ LIBRARY_MISUSES: dict[str, Callable[[lengthwise.solver.Solver], object]] = {
 }
 
 
-@pytest.mark.parametrize("part", LIBRARY_MISUSES)
-def test_misuse_of_the_library_is_one_sentence(part: str, trained: Path) -> None:
-    with pytest.raises(lengthwise.UsageError) as error:
-        LIBRARY_MISUSES[part](lengthwise.load(trained))
-    assert part in str(error.value)
-    assert "\n" not in str(error.value)
+def test_misuse_of_the_library_is_one_sentence(trained: Path, subtests: pytest.Subtests) -> None:
+    for part in LIBRARY_MISUSES:
+        with subtests.test(part):
+            with pytest.raises(lengthwise.UsageError) as error:
+                LIBRARY_MISUSES[part](lengthwise.load(trained))
+            assert part in str(error.value)
+            assert "\n" not in str(error.value)
 
 
 def test_the_library_trains_the_same_run(trained: Path, tmp_path: Path) -> None:

@@ -90,9 +90,8 @@ def test_a_grid_is_printed_and_drawn(model: str, tmp_path: Path, capsys: Capture
     assert (tmp_path / "grid.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def test_bad_input_is_refused(model: str, capsys: Capture, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("trace MODEL 12", "'12' is not a problem"),
         ("trace MODEL 1+2 --layer 3", "there is no layer 3; layer labels are from 1 to 2"),
         ("trace MODEL 1+2 --head 0", "argument --head: '0' is not an integer ≥ 1"),
@@ -105,7 +104,7 @@ def test_a_grid_is_printed_and_drawn(model: str, tmp_path: Path, capsys: Capture
         ("evaluate MODEL --grid 1:2 --lengths 3", "--lengths does not go with --grid"),
         ("evaluate MODEL --grid 1:2 --digits", "--digits does not go with --grid"),
         ("evaluate MODEL --out x.png", "--out draws a grid, so it needs --grid"),
-    ],
-)
-def test_bad_input_is_refused(model: str, words: str, sentence: str, capsys: Capture) -> None:
-    assert sentence in refusal(capsys, *words.replace("MODEL", model).split())
+    ]
+    for words, sentence in cases:
+        with subtests.test(words):
+            assert sentence in refusal(capsys, *words.replace("MODEL", model).split())

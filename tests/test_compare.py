@@ -40,9 +40,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> lengthwise.Comparison:
     return lengthwise.sweep(QUICK, axes, root=root, progress=False)
 
 
-@pytest.mark.parametrize(
-    ("words", "fixed", "axes"),
-    [
+def test_lists_and_ranges_are_axes(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("--seed 0:2", {}, {"seed": [0, 1, 2]}),
         ("--seed 3,5:6", {}, {"seed": [3, 5, 6]}),
         ("--seed 7", {"seed": 7}, {}),
@@ -62,16 +61,20 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> lengthwise.Comparison:
         ),
         ("--model.position.clip 1,2", {}, {"model.position.clip": [1, 2]}),
         ("--training.clip 1.0,null", {}, {"training.clip": [1.0, None]}),
-    ],
-)
-def test_lists_and_ranges_are_axes(words: str, fixed: dict[str, Any], axes: dict[str, Any]) -> None:
-    split = [word.replace("\xa0", " ") for word in words.split(" ")]
-    assert grid.parse_axes(split) == (fixed, axes)
+    ]
+    for words, fixed, axes in cases:
+        with subtests.test(words):
+            split = [word.replace("\xa0", " ") for word in words.split(" ")]
+            assert grid.parse_axes(split) == (fixed, axes)
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def test_misuse_is_refused_in_one_sentence_and_makes_no_run(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    subtests: pytest.Subtests,
+) -> None:
+    cases: list[tuple[str, str]] = [
         ("sweep", "a sweep needs an axis"),
         ("sweep --seed 0", "a sweep needs an axis"),
         ("sweep --seed 0,0", "the axis seed of the grid has 0 twice"),
@@ -91,20 +94,14 @@ def test_lists_and_ranges_are_axes(words: str, fixed: dict[str, Any], axes: dict
         ("compare --out figure.doc", "a figure is written as .png, .pdf, .svg"),
         ("log --to tensorboard", "name the runs to send"),
         ("log x --to tensorbord", "did you mean 'tensorboard'?"),
-    ],
-)
-def test_misuse_is_refused_in_one_sentence_and_makes_no_run(
-    words: str,
-    sentence: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(words.split()) == 2
-    errors = capsys.readouterr().err
-    assert sentence in errors.strip().splitlines()[-1]
-    assert not list(tmp_path.iterdir())
+    ]
+    for words, sentence in cases:
+        with subtests.test(words):
+            monkeypatch.chdir(tmp_path)
+            assert main(words.split()) == 2
+            errors = capsys.readouterr().err
+            assert sentence in errors.strip().splitlines()[-1]
+            assert not list(tmp_path.iterdir())
 
 
 def test_grids_from_yaml_and_python_are_those_of_the_command_line(

@@ -147,35 +147,38 @@ def test_the_docs_index_and_the_drawing_have_all_packages() -> None:
     assert sorted(re.findall(r'class="name">(\w+)<', drawing)) == sorted(packages)
 
 
-@pytest.mark.parametrize(
-    "document", [path for path in PAGES if path.stem != "notebook"], ids=lambda path: path.stem
-)
-def test_names_in_backticks_exist(document: Path) -> None:
+def test_names_in_backticks_exist(subtests: pytest.Subtests) -> None:
     """The last part of every name occurs in the source; the notebook also tells of the past."""
-    sources = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.[ch]"), ROOT / "Makefile"]
-    files = [path.name for part in ("src", "tests", "docs") for path in (ROOT / part).rglob("*")]
-    texts = [*(path.read_text() for path in sources), *files, *blocks(document, "python")]
-    known = set(re.findall(r"\w+", "\n".join(texts)))
-    prose = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
-    for span in re.findall(r"`([^`]+)`", prose):
-        if re.fullmatch(r"@?[A-Za-z_][\w.]*(\(.*\))?", span):
-            name = span.lstrip("@").partition("(")[0].rpartition(".")[2]
-            assert name in known, span
+    cases: list[Path] = [path for path in PAGES if path.stem != "notebook"]
+    for document in cases:
+        with subtests.test(document):
+            sources = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.[ch]"), ROOT / "Makefile"]
+            files = [
+                path.name for part in ("src", "tests", "docs") for path in (ROOT / part).rglob("*")
+            ]
+            texts = [*(path.read_text() for path in sources), *files, *blocks(document, "python")]
+            known = set(re.findall(r"\w+", "\n".join(texts)))
+            prose = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+            for span in re.findall(r"`([^`]+)`", prose):
+                if re.fullmatch(r"@?[A-Za-z_][\w.]*(\(.*\))?", span):
+                    name = span.lstrip("@").partition("(")[0].rpartition(".")[2]
+                    assert name in known, span
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_links_lead_to_files_and_headings(document: Path) -> None:
-    text = document.read_text()
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if re.match(r"\w+:", target):  # https:, mailto:
-            continue
-        path, _, anchor = target.partition("#")
-        linked = document.parent / path if path else document
-        assert linked.exists(), target
-        if anchor:
-            headings = re.findall(r"^#+ (.*)", linked.read_text(), re.MULTILINE)
-            slugs = [re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings]
-            assert anchor in slugs, target
+def test_links_lead_to_files_and_headings(subtests: pytest.Subtests) -> None:
+    for document in DOCUMENTS:
+        with subtests.test(document):
+            text = document.read_text()
+            for target in re.findall(r"\]\(([^)\s]+)\)", text):
+                if re.match(r"\w+:", target):  # https:, mailto:
+                    continue
+                path, _, anchor = target.partition("#")
+                linked = document.parent / path if path else document
+                assert linked.exists(), target
+                if anchor:
+                    headings = re.findall(r"^#+ (.*)", linked.read_text(), re.MULTILINE)
+                    slugs = [re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings]
+                    assert anchor in slugs, target
 
 
 def test_lines_are_short() -> None:

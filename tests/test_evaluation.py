@@ -165,9 +165,8 @@ def test_evaluation_with_other_layers_and_sharpness(depth: object) -> None:
     assert len({result.digits for result in (usual[0], deep[0], sharp[0])}) == 3
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "sentence"),
-    [
+def test_bad_options_are_refused_in_one_sentence(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({}, {"layers": 0}, "layers are applied at least once and at most"),
         ({}, {"sharpness": 0.0}, "the sharpness of attention is a positive number, not 0"),
         ({"encoder": "transformer"}, {"layers": 3}, "only shared layers can be applied another"),
@@ -180,18 +179,15 @@ def test_evaluation_with_other_layers_and_sharpness(depth: object) -> None:
         ({}, {"examples": 0}, "at least 1 example"),
         ({}, {"sampling": "exakt"}, "there is no sampling 'exakt': did you mean 'exact'?"),
         ({}, {"seed": -1}, "a seed is an integer ≥ 0, not -1"),
-    ],
-    ids=label,
-)
-def test_bad_options_are_refused_in_one_sentence(
-    model: dict[str, Any], options: dict[str, Any], sentence: str
-) -> None:
-    solver = untrained(**model).train()
-    with pytest.raises(UsageError, match=sentence) as caught:
-        evaluate(solver, **{"lengths": [2], "examples": 2, **options})
-    assert "\n" not in str(caught.value)
-    assert solver.training
-    assert solver.encoder.layer(0).attention.sharpness == 1
+    ]
+    for model, options, sentence in cases:
+        with subtests.test(str(model)):
+            solver = untrained(**model).train()
+            with pytest.raises(UsageError, match=sentence) as caught:
+                evaluate(solver, **{"lengths": [2], "examples": 2, **options})
+            assert "\n" not in str(caught.value)
+            assert solver.training
+            assert solver.encoder.layer(0).attention.sharpness == 1
 
 
 def test_only_models_are_evaluated() -> None:

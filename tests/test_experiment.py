@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import label
 
 from lengthwise.base import Registry, UsageError
 from lengthwise.training import keys
@@ -255,25 +254,24 @@ def test_choices_can_be_sent_to_other_processes(key: str) -> None:
         assert (type(again), again) == (type(choice), choice)
 
 
-@pytest.mark.parametrize("key", UNIMPORTANT)
-def test_an_identity_ignores_what_does_not_matter(key: str) -> None:
-    assert keys.load(None, {key: UNIMPORTANT[key]}).identity() == keys.load().identity()
+def test_an_identity_ignores_what_does_not_matter(subtests: pytest.Subtests) -> None:
+    for key in UNIMPORTANT:
+        with subtests.test(str(key)):
+            assert keys.load(None, {key: UNIMPORTANT[key]}).identity() == keys.load().identity()
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_an_experiment_written_in_another_way_is_the_same(subtests: pytest.Subtests) -> None:
+    cases: list[dict[str, Any]] = [
         {"training.examples": 96_000},
         {"training.epochs": 19.2},
         {"training.optimizer": {"kind": "adamw"}},
         {"model.position": {"kind": "relative-key", "clip": None}},
         {"data.priming": {8: 0}},
         {"evaluation.lengths": None},
-    ],
-    ids=label,
-)
-def test_an_experiment_written_in_another_way_is_the_same(fields: dict[str, Any]) -> None:
-    assert keys.load(None, fields).identity() == keys.load().identity()
+    ]
+    for fields in cases:
+        with subtests.test(str(fields)):
+            assert keys.load(None, fields).identity() == keys.load().identity()
 
 
 def finish(root: Path, name: str, **fields: Any) -> Run:
@@ -311,7 +309,7 @@ def test_a_run_does_not_start_from_a_replaced_origin(tmp_path: Path) -> None:
         list(train(second))
 
 
-SAME_TASK = [
+SAME_TASK: list[dict[str, Any]] = [
     {"task": "addition", "task.operands": 3},
     {"task.operands": 3, "task": "addition"},
     {"task.kind": "addition", "task.operands": 3},
@@ -322,10 +320,11 @@ SAME_TASK = [
 ]
 
 
-@pytest.mark.parametrize("fields", SAME_TASK, ids=str)
-def test_a_choice_and_its_options_merge_in_any_order(fields: dict[str, Any]) -> None:
-    expected = Experiment.model_validate({"task": {"kind": "addition", "operands": 3}})
-    assert keys.parse(fields) == expected
+def test_a_choice_and_its_options_merge_in_any_order(subtests: pytest.Subtests) -> None:
+    for fields in SAME_TASK:
+        with subtests.test(str(fields)):
+            expected = Experiment.model_validate({"task": {"kind": "addition", "operands": 3}})
+            assert keys.parse(fields) == expected
 
 
 def test_nested_choices_merge() -> None:
@@ -369,9 +368,8 @@ def test_an_experiment_survives_yaml(tmp_path: Path) -> None:
     assert again.identity() == experiment.identity()
 
 
-@pytest.mark.parametrize(
-    ("key", "sentence"),
-    [
+def test_an_unknown_key_names_the_nearest(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("width", "there is no key 'width': did you mean 'model.width'?"),
         ("model.widht", "there is no key 'model.widht': did you mean 'model.width'?"),
         ("training.optimzer", "did you mean 'training.optimizer'?"),
@@ -381,18 +379,17 @@ def test_an_experiment_survives_yaml(tmp_path: Path) -> None:
         ("model.position.clipp", "'relative-key' has no option 'clipp': did you mean 'clip'?"),
         ("model.depth.stable_for", "the depth 'fixed' has no option 'stable_for': it has none."),
         ("layout.compact", "the layout 'paper' has no option 'compact': known: n_out, order."),
-    ],
-)
-def test_an_unknown_key_names_the_nearest(key: str, sentence: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        keys.load(None, {key: 1})
-    assert sentence in str(caught.value)
-    assert "\n" not in str(caught.value)
+    ]
+    for key, sentence in cases:
+        with subtests.test(str(key)):
+            with pytest.raises(UsageError) as caught:
+                keys.load(None, {key: 1})
+            assert sentence in str(caught.value)
+            assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
+def test_options_that_do_not_fit_are_refused_in_one_sentence(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"layout.extra_padding": 2}, "the layout 'paper' has no option 'extra_padding'"),
         ({"layout": {"kind": "fitted", "extra_padding": -1}}, "extra_padding of the layout"),
         ({"layout": "long-multiplication"}, "needs the task multiplication"),
@@ -421,16 +418,13 @@ def test_an_unknown_key_names_the_nearest(key: str, sentence: str) -> None:
         ({"seed": -1}, "seed is -1"),
         ({"task": 3}, "task is a name or a mapping with 'kind', not 3"),
         ({"model": "x", "model.width": 3}, "'model.width' can't be set, because model is 'x'"),
-    ],
-    ids=label,
-)
-def test_options_that_do_not_fit_are_refused_in_one_sentence(
-    fields: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        keys.load(None, fields)
-    assert sentence in str(caught.value)
-    assert "\n" not in str(caught.value)
+    ]
+    for fields, sentence in cases:
+        with subtests.test(str(fields)):
+            with pytest.raises(UsageError) as caught:
+                keys.load(None, fields)
+            assert sentence in str(caught.value)
+            assert "\n" not in str(caught.value)
 
 
 def test_command_line_words_become_keys() -> None:
@@ -481,9 +475,9 @@ def test_the_listed_keys_are_those_of_the_chosen_kinds() -> None:
     assert all(key.description for key in keys.all_keys())
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, *({key: value} for key, value in CHANGES.items())], ids=str
-)
-def test_the_fast_loader_reads_what_runs_write(changes: dict[str, Any]) -> None:
-    content = keys.load(None, changes).to_yaml().encode()
-    assert parse_yaml(content, "it", FastLoader) == parse_yaml(content, "it")
+def test_the_fast_loader_reads_what_runs_write(subtests: pytest.Subtests) -> None:
+    cases: list[dict[str, Any]] = [{}, *({key: value} for key, value in CHANGES.items())]
+    for changes in cases:
+        with subtests.test(str(changes)):
+            content = keys.load(None, changes).to_yaml().encode()
+            assert parse_yaml(content, "it", FastLoader) == parse_yaml(content, "it")

@@ -244,31 +244,32 @@ def test_threads_and_training_do_not_change_bits(instructions: tuple[str, ...]) 
     assert torch.equal(apply_stack(*case, shape), found[0][0])  # without gradients
 
 
+POISON = [
+    *(("x", value) for value in (NAN, INF, 1e30)),
+    *(("query.weight", 1e30), ("key.weight", -1e38), ("narrow.weight", 1e38)),
+    *(("widen.bias", value) for value in (NAN, INF, -INF, 1e30, -1e30)),
+    *(("value.bias", INF), ("vectors", NAN), ("vectors", INF), ("vectors", -INF)),
+]
+
+
 @pytest.mark.parametrize("activation", stack.ACTIVATIONS)
-@pytest.mark.parametrize(
-    ("tensor", "value"),
-    [
-        *(("x", value) for value in (NAN, INF, 1e30)),
-        *(("query.weight", 1e30), ("key.weight", -1e38), ("narrow.weight", 1e38)),
-        *(("widen.bias", value) for value in (NAN, INF, -INF, 1e30, -1e30)),
-        *(("value.bias", INF), ("vectors", NAN), ("vectors", INF), ("vectors", -INF)),
-    ],
-)
 def test_nan_and_infinity_are_those_of_pytorch(
-    activation: stack.Activation, tensor: str, value: float, instructions: tuple[str, ...]
+    activation: stack.Activation, instructions: tuple[str, ...], subtests: pytest.Subtests
 ) -> None:
-    case = sample(3, 6, 20, 33, 2, 1, 1)
-    poisoned = {
-        "x": case[0],
-        "vectors": case[2][0],
-        **dict(zip(stack.PARAMETERS, case[1][0], strict=True)),
-    }
-    poisoned[tensor].view(-1)[7] = value
-    shape = shape_of(case, 2, activation=activation, depth=1)
-    expected, found = reference(*case, shape), apply_stack(*case, shape)
-    assert torch.equal(found.isnan(), expected.isnan())
-    assert torch.equal(found.isinf(), expected.isinf())
-    torch.testing.assert_close(found, expected, equal_nan=True, rtol=1e-4, atol=1e-4)
+    for tensor, value in POISON:
+        with subtests.test(tensor):
+            case = sample(3, 6, 20, 33, 2, 1, 1)
+            poisoned = {
+                "x": case[0],
+                "vectors": case[2][0],
+                **dict(zip(stack.PARAMETERS, case[1][0], strict=True)),
+            }
+            poisoned[tensor].view(-1)[7] = value
+            shape = shape_of(case, 2, activation=activation, depth=1)
+            expected, found = reference(*case, shape), apply_stack(*case, shape)
+            assert torch.equal(found.isnan(), expected.isnan())
+            assert torch.equal(found.isinf(), expected.isinf())
+            torch.testing.assert_close(found, expected, equal_nan=True, rtol=1e-4, atol=1e-4)
 
 
 def test_an_empty_batch() -> None:
@@ -370,21 +371,28 @@ BAD: dict[str, tuple[Callable[[Case, Any], tuple[Any, ...]], type[Exception]]] =
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_arguments_raise(name: str) -> None:
-    case = sample(2, 5, 8, 12, 2, 1, 1)
-    change, error = BAD[name]
-    with pytest.raises(error):
-        apply_stack(*change(case, shape_of(case, 2)))
+def test_bad_arguments_raise(subtests: pytest.Subtests) -> None:
+    for name in BAD:
+        with subtests.test(name):
+            case = sample(2, 5, 8, 12, 2, 1, 1)
+            change, error = BAD[name]
+            with pytest.raises(error):
+                apply_stack(*change(case, shape_of(case, 2)))
 
 
-@pytest.mark.parametrize("number", range(16))
-def test_every_parameter_is_checked(number: int) -> None:
-    x, [layer], vectors = sample(2, 5, 8, 12, 2)
-    shape = shape_of((x, [layer], vectors), 2)
-    for wrong, error in ((layer[number][:-1], ValueError), (layer[number].double(), TypeError)):
-        with pytest.raises(error, match=stack.PARAMETERS[number] if error is TypeError else None):
-            apply_stack(x, [[*layer[:number], wrong, *layer[number + 1 :]]], vectors, shape)
+def test_every_parameter_is_checked(subtests: pytest.Subtests) -> None:
+    for number in range(16):
+        with subtests.test(str(number)):
+            x, [layer], vectors = sample(2, 5, 8, 12, 2)
+            shape = shape_of((x, [layer], vectors), 2)
+            for wrong, error in (
+                (layer[number][:-1], ValueError),
+                (layer[number].double(), TypeError),
+            ):
+                with pytest.raises(
+                    error, match=stack.PARAMETERS[number] if error is TypeError else None
+                ):
+                    apply_stack(x, [[*layer[:number], wrong, *layer[number + 1 :]]], vectors, shape)
 
 
 def test_too_much_memory_raises() -> None:

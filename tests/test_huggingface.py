@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import label
 from pairwise import pairwise
 
 from lengthwise import fast
@@ -125,9 +124,8 @@ def test_a_solver_survives_writing_and_reading(tmp_path: Path) -> None:
         assert ours.confidences == pytest.approx(theirs.confidences)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
+def test_options_that_hugging_face_lacks_are_refused(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"norm": "pre"}, "norm is pre, but only post can be converted"),
         ({"attention": {"kind": "full", "mask_padding": True}}, "attention is .*True"),
         ({"attention": {"kind": "local", "window": 3}}, "attention is .*local"),
@@ -137,17 +135,14 @@ def test_a_solver_survives_writing_and_reading(tmp_path: Path) -> None:
         ({"embedding_width": 8, **FAMILIES["bert"]}, "embedding_width"),
         ({"encoder": "transformer"}, "scale_relative is False, but Hugging Face's BERT has True"),
         ({"scale_relative": True}, "scale_relative is True, but Hugging Face's ALBERT has False"),
-    ],
-    ids=label,
-)
-def test_options_that_hugging_face_lacks_are_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        to_huggingface(make_encoder(**fields), LENGTH)
+    ]
+    for fields, message in cases:
+        with subtests.test(str(fields)), pytest.raises(UsageError, match=message):
+            to_huggingface(make_encoder(**fields), LENGTH)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_configs_that_we_lack_are_refused(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"model_type": "gpt2"}, "model_type is gpt2, but only bert or albert"),
         ({"vocab_size": 30000}, "vocab_size is 30000"),
         ({"num_hidden_groups": 2}, "num_hidden_groups is 2"),
@@ -157,13 +152,12 @@ def test_options_that_hugging_face_lacks_are_refused(fields: dict[str, Any], mes
         ({"is_decoder": True}, "is_decoder is True"),
         ({"hidden_size": None}, "no hidden_size"),
         ({"num_attention_heads": 3}, "does not divide"),
-    ],
-    ids=label,
-)
-def test_configs_that_we_lack_are_refused(changes: dict[str, Any], message: str) -> None:
-    config, _ = to_huggingface(make_encoder(), LENGTH)
-    with pytest.raises(UsageError, match=message):
-        model_config({**config, **changes})
+    ]
+    for changes, message in cases:
+        with subtests.test(str(changes)):
+            config, _ = to_huggingface(make_encoder(), LENGTH)
+            with pytest.raises(UsageError, match=message):
+                model_config({**config, **changes})
 
 
 def test_weights_that_do_not_fit_are_named() -> None:

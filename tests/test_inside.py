@@ -123,35 +123,41 @@ def test_traces_equal_naive_loops(
 
 
 @pytest.mark.parametrize(("choices", "stack"), pairwise(ATTENTIONS, STACKS), ids=label)
-@pytest.mark.parametrize("site", SITES)
 def test_interventions_equal_hand_made_ones(
-    choices: tuple[object, object], stack: dict[str, Any], site: str
+    choices: tuple[object, object], stack: dict[str, Any], subtests: pytest.Subtests
 ) -> None:
     """A place that is zeroed, averaged or patched, at some positions or all, changes the logits."""
-    solver = make(*choices, **stack, layers=2)
-    own, _ = watch(solver, OTHER)
-    several = np.mean([watch(solver, text)[0][site] for text in SUMS], axis=0)
-    cases: list[tuple[Intervention, Array, list[int]]] = [
-        (zero(site), np.zeros_like(own[site]), list(range(9))),
-        (mean(site, SUMS, positions=[0, 5]), several, [0, 5]),
-        (patch(site, OTHER, positions=[1]), own[site], [1]),
-    ]
-    for intervention, values, rows in cases:
+    for site in SITES:
+        with subtests.test(site):
+            solver = make(*choices, **stack, layers=2)
+            own, _ = watch(solver, OTHER)
+            several = np.mean([watch(solver, text)[0][site] for text in SUMS], axis=0)
+            cases: list[tuple[Intervention, Array, list[int]]] = [
+                (zero(site), np.zeros_like(own[site]), list(range(9))),
+                (mean(site, SUMS, positions=[0, 5]), several, [0, 5]),
+                (patch(site, OTHER, positions=[1]), own[site], [1]),
+            ]
+            for intervention, values, rows in cases:
 
-        def replaced(place: str, x: Array, values: Array = values, rows: Any = rows) -> Array:
-            if place != site:
-                return x
-            x = x.copy()
-            x[rows] = values[rows]
-            return x
+                def replaced(
+                    place: str, x: Array, values: Array = values, rows: Any = rows, site: str = site
+                ) -> Array:
+                    if place != site:
+                        return x
+                    x = x.copy()
+                    x[rows] = values[rows]
+                    return x
 
-        with intervene(solver, intervention):
-            found = answer_logits(solver, SUMS[0])
-            inner = solver.trace(SUMS[0])
-        seen, expected = watch(solver, SUMS[0], replaced)
-        close(found, expected)
-        close(inner.at(site)[0], seen[site])
-        close(inner.select("logits", problem=0, point=inner.points[-1])[inner.answer_at], expected)
+                with intervene(solver, intervention):
+                    found = answer_logits(solver, SUMS[0])
+                    inner = solver.trace(SUMS[0])
+                seen, expected = watch(solver, SUMS[0], replaced)
+                close(found, expected)
+                close(inner.at(site)[0], seen[site])
+                close(
+                    inner.select("logits", problem=0, point=inner.points[-1])[inner.answer_at],
+                    expected,
+                )
 
 
 def answer_logits(solver: Solver, problem: str) -> Array:
@@ -312,14 +318,15 @@ MISUSES: dict[str, Callable[[Solver], object]] = {
 }
 
 
-@pytest.mark.parametrize("sentence", MISUSES)
-def test_misuse_is_refused_in_one_sentence(sentence: str) -> None:
-    solver = make("full", "relative-key")
-    with pytest.raises(UsageError) as caught:
-        MISUSES[sentence](solver)
-    assert sentence in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert not any(module._forward_hooks for module in solver.modules())
+def test_misuse_is_refused_in_one_sentence(subtests: pytest.Subtests) -> None:
+    for sentence in MISUSES:
+        with subtests.test(sentence):
+            solver = make("full", "relative-key")
+            with pytest.raises(UsageError) as caught:
+                MISUSES[sentence](solver)
+            assert sentence in str(caught.value)
+            assert "\n" not in str(caught.value)
+            assert not any(module._forward_hooks for module in solver.modules())
 
 
 def test_problems_of_other_lengths_are_not_padded() -> None:

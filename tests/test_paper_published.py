@@ -46,14 +46,15 @@ def test_the_data_file_is_the_one_that_was_compared() -> None:
     assert checksum(contents()["statements"]) == STATEMENTS
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_tables_are_percentages_in_rows_and_columns(name: str) -> None:
-    rows, columns = SHAPES[name]
-    found = table(name)
-    assert len(found.rows) == rows
-    assert {len(row) for row in found.rows.values()} == {len(found.lengths)} == {columns}
-    assert list(found.lengths) == sorted(set(found.lengths))
-    assert all(0 <= value <= 100 for row in found.rows.values() for value in row)
+def test_tables_are_percentages_in_rows_and_columns(subtests: pytest.Subtests) -> None:
+    for name in SHAPES:
+        with subtests.test(name):
+            rows, columns = SHAPES[name]
+            found = table(name)
+            assert len(found.rows) == rows
+            assert {len(row) for row in found.rows.values()} == {len(found.lengths)} == {columns}
+            assert list(found.lengths) == sorted(set(found.lengths))
+            assert all(0 <= value <= 100 for row in found.rows.values() for value in row)
 
 
 def test_statements_have_a_value_a_place_and_a_quote() -> None:

@@ -182,21 +182,20 @@ CONTRADICTIONS: dict[str, list[tuple[Change, list[str]]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "expected"),
-    [(name, *case) for name, cases in CONTRADICTIONS.items() for case in cases],
-)
-def test_a_contradicted_claim_fails_and_no_other(
-    name: str, change: Change, expected: list[str]
-) -> None:
-    rows = like_the_paper(name)
-    for (label, length), value in change.items():
-        rows[label][length] = value
-    found = verdicts(table(name), make(name, rows))
-    failed = [text for text, verdict in found.items() if verdict == "does not hold"]
-    assert len(failed) == len(expected), failed
-    for start in expected:
-        assert any(text.startswith(start) for text in failed), (start, failed)
+def test_a_contradicted_claim_fails_and_no_other(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, Change, list[str]]] = [
+        (name, *case) for name, cases in CONTRADICTIONS.items() for case in cases
+    ]
+    for name, change, expected in cases:
+        with subtests.test(f"{name} {expected}"):
+            rows = like_the_paper(name)
+            for (label, length), value in change.items():
+                rows[label][length] = value
+            found = verdicts(table(name), make(name, rows))
+            failed = [text for text, verdict in found.items() if verdict == "does not hold"]
+            assert len(failed) == len(expected), failed
+            for start in expected:
+                assert any(text.startswith(start) for text in failed), (start, failed)
 
 
 def test_every_claim_is_contradicted_once() -> None:
@@ -261,21 +260,25 @@ def test_models_that_have_not_learnt_decide_nothing_beyond(name: str) -> None:
     assert all(any(words in text for words in about_learning) for text in judged), judged
 
 
-@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", JUDGED)
-def test_cells_have_ours_and_the_published_number(name: str, scale: str) -> None:
-    artefact = table(name)
-    rows = {label: {5: 50.0} for label in artefact.conditions(scale)}  # type: ignore[arg-type]
-    found = table_results(rows, scale, longest=8 if scale == "smoke" else 35)  # type: ignore[arg-type]
-    grids = artefact.grids(found)
-    assert all(
-        cell.shares == (0.5,) * 3 for g in grids.values() for r in g.rows.values() for cell in r
-    )
-    shown = {label for grid in grids.values() for label in grid.rows}
-    assert shown == {label for label in rows if not label.startswith("sums, c=")}
-    for grid in artefact.grids(Results(scale)).values():  # type: ignore[arg-type]
-        assert all(cell.ours() == "missing" for row in grid.rows.values() for cell in row)
-        for label, row in grid.rows.items():
-            published = [cell.published for cell in row if cell.published is not None]
-            expected = artefact.published.get(label, ()) if scale != "smoke" else ()
-            assert published in ([], [100.0], list(expected))
+def test_cells_have_ours_and_the_published_number(name: str, subtests: pytest.Subtests) -> None:
+    for scale in SCALES:
+        with subtests.test(scale):
+            artefact = table(name)
+            rows = {label: {5: 50.0} for label in artefact.conditions(scale)}
+            found = table_results(rows, scale, longest=8 if scale == "smoke" else 35)
+            grids = artefact.grids(found)
+            assert all(
+                cell.shares == (0.5,) * 3
+                for g in grids.values()
+                for r in g.rows.values()
+                for cell in r
+            )
+            shown = {label for grid in grids.values() for label in grid.rows}
+            assert shown == {label for label in rows if not label.startswith("sums, c=")}
+            for grid in artefact.grids(Results(scale)).values():
+                assert all(cell.ours() == "missing" for row in grid.rows.values() for cell in row)
+                for label, row in grid.rows.items():
+                    published = [cell.published for cell in row if cell.published is not None]
+                    expected = artefact.published.get(label, ()) if scale != "smoke" else ()
+                    assert published in ([], [100.0], list(expected))

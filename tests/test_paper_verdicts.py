@@ -43,9 +43,8 @@ def measured(*values: float | None, learnt: set[int] | None = None) -> Measureme
     return Measurement("m", dict(enumerate(values)), {"m": len(values)}, seeds)
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "verdict"),
-    [
+def test_a_difference(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[tuple[float, ...], tuple[float, ...], Verdict]] = [
         ((0.9, 0.92, 0.91), (0.1, 0.12, 0.11), "holds"),
         ((0.1, 0.12, 0.11), (0.9, 0.92, 0.91), "does not hold"),
         ((0.9, 0.92, 0.05), (0.1, 0.12, 0.11), "depends on the seed"),  # one seed disagrees
@@ -53,16 +52,15 @@ def measured(*values: float | None, learnt: set[int] | None = None) -> Measureme
         ((0.9, 0.92), (0.1, 0.12), "too few seeds"),
         ((0.9, 0.92, 0.91), (), "not run"),
         ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "does not hold"),  # no difference isn't more
-    ],
-)
-def test_a_difference(a: tuple[float, ...], b: tuple[float, ...], verdict: Verdict) -> None:
-    assert greater(measured(*a), measured(*b)).verdict == verdict
-    assert less(measured(*b), measured(*a)).verdict == verdict
+    ]
+    for a, b, verdict in cases:
+        with subtests.test(str(a)):
+            assert greater(measured(*a), measured(*b)).verdict == verdict
+            assert less(measured(*b), measured(*a)).verdict == verdict
 
 
-@pytest.mark.parametrize(
-    ("values", "verdict"),
-    [
+def test_a_level(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[tuple[float | None, ...], Verdict]] = [
         ((0.983, 0.983, 0.983), "holds"),  # a level that is met exactly
         ((0.99, 0.995, 0.992), "holds"),
         ((0.99, 0.995, 0.98), "depends on the seed"),
@@ -71,12 +69,12 @@ def test_a_difference(a: tuple[float, ...], b: tuple[float, ...], verdict: Verdi
         ((0.99, 0.995), "too few seeds"),
         ((), "not run"),
         ((0.99, None, 0.99), "can't be judged"),
-    ],
-)
-def test_a_level(values: tuple[float, ...], verdict: Verdict) -> None:
-    assert at_least(measured(*values), 98.3 / 100).verdict == verdict
-    opposite = [None if v is None else 1 - v for v in values]
-    assert at_most(measured(*opposite), 1 - 98.3 / 100).verdict == verdict
+    ]
+    for values, verdict in cases:
+        with subtests.test(str(values)):
+            assert at_least(measured(*values), 98.3 / 100).verdict == verdict
+            opposite = [None if v is None else 1 - v for v in values]
+            assert at_most(measured(*opposite), 1 - 98.3 / 100).verdict == verdict
 
 
 def test_the_rule_is_two_standard_errors_of_the_difference_of_means() -> None:
@@ -119,20 +117,25 @@ def test_the_order_of_seeds_is_irrelevant_to_a_level(values: list[float], random
     assert decide(values, 0.01, strict=True) == decide(shuffled, 0.01, strict=True)
 
 
-@pytest.mark.parametrize("compare", [greater, less, at_least, at_most])
 @pytest.mark.parametrize("values", [(0.9, 0.92, 0.91), (0.1, 0.12, 0.11)])
 def test_models_that_have_not_learnt_cannot_be_judged(
-    compare: Compare, values: tuple[float, ...]
+    values: tuple[float, ...], subtests: pytest.Subtests
 ) -> None:
     """Whichever way it would have gone, and on whichever side."""
-    untrained, trained = measured(*values, learnt={0, 2}), measured(0.5, 0.5, 0.5, learnt={0, 1, 2})
-    assert compare(untrained, 0.5).verdict == "can't be judged"
-    assert compare(untrained, trained).verdict == "can't be judged"
-    assert compare(trained, untrained).verdict == "can't be judged"
-    assert compare(measured(*values, learnt={0, 1, 2}), trained).verdict in (
-        "holds",
-        "does not hold",
-    )
+    cases: list[Compare] = [greater, less, at_least, at_most]
+    for compare in cases:
+        with subtests.test(str(compare)):
+            untrained, trained = (
+                measured(*values, learnt={0, 2}),
+                measured(0.5, 0.5, 0.5, learnt={0, 1, 2}),
+            )
+            assert compare(untrained, 0.5).verdict == "can't be judged"
+            assert compare(untrained, trained).verdict == "can't be judged"
+            assert compare(trained, untrained).verdict == "can't be judged"
+            assert compare(measured(*values, learnt={0, 1, 2}), trained).verdict in (
+                "holds",
+                "does not hold",
+            )
 
 
 def test_only_common_seeds_count() -> None:

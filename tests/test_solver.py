@@ -60,9 +60,8 @@ def test_correct_answers_of_each_operation(task: object, problem: str, answer: i
     assert answering(lambda *_: "7", task).explain([problem])[0].correct == answer
 
 
-@pytest.mark.parametrize(
-    ("symbols", "answer"),
-    [
+def test_answers_that_are_not_numbers_are_none(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, int | None]] = [
         ("46", 46),
         ("47", 47),
         ("0", 0),
@@ -70,12 +69,12 @@ def test_correct_answers_of_each_operation(task: object, problem: str, answer: i
         ("4 <PAD> 6", None),
         ("4 +", None),
         ("<PAD> <PAD>", None),
-    ],
-)
-def test_answers_that_are_not_numbers_are_none(symbols: str, answer: int | None) -> None:
-    solver = answering(lambda a, b: symbols)
-    assert solver.solve(["12+34"]) == [answer]
-    assert solver.explain(["12+34"])[0].right is (symbols == "46")
+    ]
+    for symbols, answer in cases:
+        with subtests.test(symbols):
+            solver = answering(lambda a, b, symbols=symbols: symbols)
+            assert solver.solve(["12+34"]) == [answer]
+            assert solver.explain(["12+34"])[0].right is (symbols == "46")
 
 
 def test_elementwise_answers_may_start_with_zero() -> None:
@@ -98,9 +97,8 @@ def test_confidences_are_the_probabilities_of_the_symbols() -> None:
     assert confidences == pytest.approx((np.exp(CONFIDENCE) / (np.exp(CONFIDENCE) + 14),) * 6)
 
 
-@pytest.mark.parametrize(
-    ("problem", "sentence"),
-    [
+def test_bad_problems_are_refused_in_one_sentence(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[Any, str]] = [
         ("12", r"'12' is not a problem; write one such as 12 \+ 34"),
         ("", "is not a problem"),
         ("12+", "is not a problem"),
@@ -117,14 +115,13 @@ def test_confidences_are_the_probabilities_of_the_symbols() -> None:
         ("1+2+3", "3 operands, but this model takes 2"),
         ("123456+1", "operand 1 has 6 digits, but this model's layout has room for 5"),
         ("1+" + "9" * 5000, "operand 2 has 5000 digits"),
-    ],
-    ids=lambda value: str(value)[:20],
-)
-def test_bad_problems_are_refused_in_one_sentence(problem: Any, sentence: str) -> None:
-    with pytest.raises(UsageError, match=sentence) as caught:
-        digits_solver().solve(["1+1", problem])
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 200
+    ]
+    for problem, sentence in cases:
+        with subtests.test(problem):
+            with pytest.raises(UsageError, match=sentence) as caught:
+                digits_solver().solve(["1+1", problem])
+            assert "\n" not in str(caught.value)
+            assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("layout", ["paper", "fitted"])

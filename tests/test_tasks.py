@@ -67,15 +67,19 @@ def test_an_answer_depends_on_its_operands_alone(task: Task) -> None:
         np.testing.assert_array_equal(numbers.digits, digits)
 
 
-@pytest.mark.parametrize("symbol", ["", "<>", "7", "=", " ", "_", None])
-def test_a_symbol_that_no_problem_can_contain_is_an_error(symbol: str | None) -> None:
-    annotations = {"symbol": ClassVar[str]}
-    with pytest.raises(UsageError, match="it must be one character that is neither a digit"):
-        type(
-            "Odd",
-            (Task,),
-            {"symbol": symbol, "__module__": __name__, "__annotations__": annotations},
-        )
+def test_a_symbol_that_no_problem_can_contain_is_an_error(subtests: pytest.Subtests) -> None:
+    cases: list[str | None] = ["", "<>", "7", "=", " ", "_", None]
+    for symbol in cases:
+        with subtests.test(symbol):
+            annotations = {"symbol": ClassVar[str]}
+            with pytest.raises(
+                UsageError, match="it must be one character that is neither a digit"
+            ):
+                type(
+                    "Odd",
+                    (Task,),
+                    {"symbol": symbol, "__module__": __name__, "__annotations__": annotations},
+                )
 
 
 def positive(most_digits: int) -> st.SearchStrategy[int]:

@@ -95,9 +95,10 @@ def test_a_decoy_that_guards_its_weights_is_unverified(tmp_path: Path) -> None:
     assert "guarded" in report["arithmetic outside of the network"]["reason"]
 
 
-@pytest.mark.parametrize(
-    ("code", "failure"),
-    [
+def test_crashes_and_nonsense_are_errors_of_the_model(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    cases: list[tuple[str, str | None]] = [
         ("import os\ndef solve(problems):\n    os._exit(3)\n", "exit code 3"),
         ("def solve(problems):\n    raise ValueError('boom')\n", "ValueError: boom"),
         ("def solve(problems):\n    return [1]\n", "solve gave 1 answers for"),
@@ -105,16 +106,14 @@ def test_a_decoy_that_guards_its_weights_is_unverified(tmp_path: Path) -> None:
         ("x = 1\n", "no function solve"),
         ("def solve(problems):\n    return [object() for _ in problems]\n", None),
         ("def solve(problems):\n    print('99')\n    return ['٣' for _ in problems]\n", None),
-    ],
-)
-def test_crashes_and_nonsense_are_errors_of_the_model(
-    tmp_path: Path, code: str, failure: str | None
-) -> None:
-    report = check(tmp_path, code, "addition:2->2")
-    (test,) = report["tests"]
-    assert report["verdict"] == "refuted"
-    assert test["right"] == 0
-    assert (failure in test["failure"]) if failure else test["failure"] is None
+    ]
+    for code, failure in cases:
+        with subtests.test(str(code)):
+            report = check(tmp_path, code, "addition:2->2")
+            (test,) = report["tests"]
+            assert report["verdict"] == "refuted"
+            assert test["right"] == 0
+            assert (failure in test["failure"]) if failure else test["failure"] is None
 
 
 def test_a_hang_and_a_memory_hog_are_stopped(tmp_path: Path) -> None:
