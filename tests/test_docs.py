@@ -151,7 +151,7 @@ def test_names_in_backticks_exist(subtests: pytest.Subtests) -> None:
     """The last part of every name occurs in the source; the notebook also tells of the past."""
     cases: list[Path] = [path for path in PAGES if path.stem != "notebook"]
     for document in cases:
-        with subtests.test(document):
+        with subtests.test(str(document)):
             sources = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.[ch]"), ROOT / "Makefile"]
             files = [
                 path.name for part in ("src", "tests", "docs") for path in (ROOT / part).rglob("*")
@@ -167,7 +167,7 @@ def test_names_in_backticks_exist(subtests: pytest.Subtests) -> None:
 
 def test_links_lead_to_files_and_headings(subtests: pytest.Subtests) -> None:
     for document in DOCUMENTS:
-        with subtests.test(document):
+        with subtests.test(str(document)):
             text = document.read_text()
             for target in re.findall(r"\]\(([^)\s]+)\)", text):
                 if re.match(r"\w+:", target):  # https:, mailto:

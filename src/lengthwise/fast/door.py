@@ -74,8 +74,8 @@ def logits(
 ) -> Tensor:
     """What `encoder(tokens, coordinates, n_out, layers)` gives."""
     depth = layers or encoder.config.layers
-    is_usual = type(depth) is int and depth >= 1 and n_out >= 1
-    if not is_usual or decline_reason(encoder, tokens, coordinates) is not None:
+    has_sizes = type(depth) is int and depth >= 1 and n_out >= 1
+    if not has_sizes or decline_reason(encoder, tokens, coordinates) is not None:
         return encoder(tokens, coordinates, n_out, layers)
     encoder.check_lengths(tokens, n_out)
     x = encoder.embed(tokens, coordinates)
@@ -200,7 +200,8 @@ def unsupported_mode() -> str | None:
         return "autocast is on"
     if torch.get_float32_matmul_precision() != "highest":  # bfloat16 on some processors
         return "torch may compute products of float32 less exactly"
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    is_tracing = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    if is_tracing or torch._C._are_functorch_transforms_active():
         return "torch is tracing or transforming"
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
         return "a torch function or dispatch mode is active"

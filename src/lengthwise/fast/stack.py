@@ -181,7 +181,7 @@ class StackFunction(torch.autograd.Function):
         saved = Memory(ctx.saved_tensors[many:], ctx.places)
         vectors, parameters = tensors[: shape.vectors], tensors[shape.vectors :]
         # The gradient itself may be differentiated, or computed for many dy at once.
-        in_c = not (torch.is_grad_enabled() or torch._C._are_functorch_transforms_active())
+        in_c = not (torch.is_grad_enabled() or not torch._C._has_storage(dy))
         needed = ctx.needs_input_grad[4 : 4 + shape.vectors]
         found = gradients(ctx, vectors, parameters, saved, needed, dy) if in_c else None
         if found is None:
