@@ -1,5 +1,7 @@
 """Any changed byte of a run or a saved model is reported by the file's name."""
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -251,3 +253,24 @@ def test_replaced_files_are_right_at_every_moment(
         fresh.settle()
         fresh.verify()
     assert seen == {True, False}
+
+
+def test_without_file_locks_runs_are_read_but_not_trained(
+    copies: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(handle: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    root = copies["interrupted"].parent
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    for words in (["resume", str(copies["interrupted"])], ["train", "--name", "new"]):
+        assert main([*words, "--runs", str(root)] if words[0] == "train" else words) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert "is on a file system without file locks (No locks available), so two" in said
+        assert "keep runs on a local disk with --runs" in said
+    after = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    assert after == before | {root / "new" / "lock": b""}
+    listed = {Path(row["run"]).name: row["status"] for row in overview(root)}
+    assert listed == {"finished": "finished", "interrupted": "interrupted", "tuned": "interrupted"}
+    assert len(api.load(copies["interrupted"]).solve(["1+1"])) == 1

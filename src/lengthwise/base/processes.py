@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import parent_process
+from multiprocessing import parent_process, resource_tracker
 from threading import Thread
 
 
@@ -26,6 +26,7 @@ def children_without_interrupts() -> Iterator[None]:
     Otherwise a process that is still importing would end with a traceback. A Ctrl-C that comes
     meanwhile is delivered afterwards.
     """
+    resource_tracker.ensure_running()  # which unblocks the signal when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

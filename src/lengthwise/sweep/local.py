@@ -27,14 +27,11 @@ class Worker:
     """A process that trains one run after another and reports its progress."""
 
     def __init__(self) -> None:
-        from lengthwise.base.processes import children_without_interrupts
-
         # A fork of a process that has used torch may hang.
         context = multiprocessing.get_context("spawn")
         self.connection, other_end = context.Pipe()
         self.process = context.Process(target=work, args=(other_end, os.getpid()))
-        with children_without_interrupts():
-            self.process.start()
+        self.process.start()
         other_end.close()
         self.run: Run | None = None
 
@@ -68,10 +65,13 @@ class Local(Engine):
             machine.check(device, threads)
 
     def submit(self, runs: Sequence["Run"]) -> None:
+        from lengthwise.base.processes import children_without_interrupts
+
         for run in runs:
             idle = next((worker for worker in self.workers if worker.run is None), None)
             if idle is None:
-                self.workers.append(idle := Worker())
+                with children_without_interrupts():  # one that comes now finds the worker listed
+                    self.workers.append(idle := Worker())
             idle.start(run)
 
     def poll(self) -> Iterator["Progress | End"]:

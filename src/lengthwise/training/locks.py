@@ -4,7 +4,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lengthwise.base import UsageError
@@ -16,6 +16,10 @@ SECONDS_BETWEEN_ATTEMPTS = 0.05
 
 class InUse(UsageError):
     """Another process holds the directory."""
+
+
+class NoLocks(UsageError):
+    """The file system has no locks, so that nobody can hold the directory."""
 
 
 @contextmanager
@@ -41,8 +45,9 @@ def is_held(directory: Path) -> bool:
         file = open(directory / LOCK)  # noqa: SIM115  # closed below
     except FileNotFoundError:
         return False
-    with file:
+    with file, suppress(NoLocks):
         return not try_lock(file.fileno(), fcntl.LOCK_SH, directory)
+    return False
 
 
 def try_lock(handle: int, kind: int, directory: Path) -> bool:
@@ -51,7 +56,7 @@ def try_lock(handle: int, kind: int, directory: Path) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:  # as on some network file systems
-        raise UsageError(
+        raise NoLocks(
             f"{directory} is on a file system without file locks ({error.strerror}), so two"
             " processes could train one run; keep runs on a local disk with --runs"
         ) from None
