@@ -1,5 +1,6 @@
 """Many runs at once: finished, dependent, failing and killed ones, and Ctrl-C."""
 
+import importlib
 import math
 import os
 import signal
@@ -13,7 +14,10 @@ from typing import Any
 import pytest
 from many_runs import wait_until
 
+import lengthwise
 from lengthwise.base import UsageError
+from lengthwise.base.extensions import import_file
+from lengthwise.model.positions import POSITIONS
 from lengthwise.sweep import ENGINES, Local, build_engine, find_engine, local, run_all
 from lengthwise.sweep.work import train_run
 from lengthwise.training import keys
@@ -57,6 +61,32 @@ if __name__ == "__main__":
         status = Path(f"/proc/{worker.process.pid}/status").read_text()
         print(re.search(r"SigBlk:\\s*(\\w+)", status)[1])
     engine.stop()
+"""
+# A notebook: its class is in no file.
+NOTEBOOK = """
+from lengthwise.arithmetic.tasks import TASKS, Addition
+import lengthwise
+
+@TASKS.register("sum-of-mine")
+class Mine(Addition):
+    pass
+
+result = lengthwise.sweep(
+    {"task": "sum-of-mine", **%r}, grid={"seed": [0, 1]}, root=%r, progress=False
+)
+print(*[record["status"] for record in result])
+try:
+    lengthwise.sweep({"task": "sum-of-mine", **%r}, grid={"seed": [2]}, root=%r, on="ray")
+except lengthwise.UsageError as error:
+    print(error)
+"""
+OWN_POSITION = """
+from lengthwise.model.positions import POSITIONS
+from lengthwise.model.positions.rope import Rope
+
+@POSITIONS.register("half-rope")
+class HalfRope(Rope):
+    pass
 """
 
 
@@ -209,3 +239,31 @@ def test_a_run_that_another_sweep_trains_is_waited_for(tmp_path: Path) -> None:
     other.join()
     assert reasons == [None]
     assert run.status == "finished"
+
+
+def test_a_class_of_a_notebook_is_swept_in_its_process(tmp_path: Path) -> None:
+    code = NOTEBOOK % ((QUICK, str(tmp_path)) * 2)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    finished, refused = done.stdout.splitlines()
+    assert finished == "finished finished"
+    why = "the task sum-of-mine is defined in a notebook, where no other process can import it"
+    assert f"{why}: this process trains one run after another" in done.stderr
+    assert refused == f"{why}; write it to a file, and import that in the notebook"
+
+
+def test_workers_import_the_files_of_own_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook may import a file by its own name; workers know it by its path."""
+    file = tmp_path / "half_rope.py"
+    file.write_text(OWN_POSITION)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("LENGTHWISE_IMPORT", "")
+    module = importlib.import_module("half_rope")
+    assert import_file(file) is module
+    try:
+        fields = {**QUICK, "model.position": "half-rope"}
+        result = lengthwise.sweep(fields, {"seed": [0]}, tmp_path / "runs", 1, progress=False)
+        assert [record["failure"] for record in result] == [None]
+    finally:
+        del POSITIONS._classes["half-rope"]

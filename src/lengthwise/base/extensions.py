@@ -30,12 +30,21 @@ def import_files(more: Iterable[str] = ()) -> None:
         os.environ[VARIABLE] = os.pathsep.join(map(str, paths))
 
 
+def share_files(files: Iterable[str]) -> None:
+    """Have child processes import these files, too, unless they start by running them."""
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    inherited = os.environ.get(VARIABLE, "").split(os.pathsep)
+    others = [file for file in files if not script or Path(script).resolve() != Path(file)]
+    if others:
+        os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(filter(None, [*inherited, *others])))
+
+
 def import_file(path: Path) -> ModuleType:
     name = f"own_{path.stem}"
-    known = getattr(sys.modules.get(name), "__file__", None)
-    if known == str(path):
-        return sys.modules[name]
-    if known is not None:
+    for module in list(sys.modules.values()):  # it may have been imported by its own name
+        if getattr(module, "__dict__", {}).get("__file__") == str(path):
+            return module
+    if known := getattr(sys.modules.get(name), "__file__", None):
         raise UsageError(f"{path} and {known} have the same name; rename one of them")
     if path.suffix != ".py" or not path.is_file():
         raise UsageError(f"there is no Python file {path} to import")

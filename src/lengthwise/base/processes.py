@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process, resource_tracker
-from threading import Thread
+from threading import Event, Thread, current_thread, main_thread
 
 
 def end_with_parent() -> None:
@@ -27,8 +27,16 @@ def children_without_interrupts() -> Iterator[None]:
     meanwhile is delivered afterwards.
     """
     resource_tracker.ensure_running()  # which unblocks the signal when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    received = Event()
+    is_main = current_thread() is main_thread()  # others never get a KeyboardInterrupt
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # The mask is this thread's, and the children's. Other threads, such as torch's, take signals.
+    handler = signal.signal(signal.SIGINT, lambda *_: received.set()) if is_main else None
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    if received.is_set():
+        signal.raise_signal(signal.SIGINT)

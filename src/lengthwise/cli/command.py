@@ -6,6 +6,8 @@ only inside `run`.
 
 import argparse
 import re
+import shutil
+import textwrap
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -64,15 +66,29 @@ def command(cls: C) -> C:
     return cls
 
 
+def columns() -> int:
+    """The width of text in help pages, as argparse has it."""
+    return shutil.get_terminal_size().columns - 2
+
+
+def wrap_usage(usage: str) -> str:
+    """Lines that are broken between arguments only."""
+    words = re.findall(r"\[.*?\](?= |$)|\S+", usage)
+    whole = " ".join(word.replace(" ", "\0") for word in words)
+    room = max(30, columns() - len("usage: "))
+    lines = textwrap.wrap(whole, room, break_long_words=False, break_on_hyphens=False)
+    return "\n       ".join(lines).replace("\0", " ")
+
+
 def add_command(cls: type[Command], parsers: Any) -> None:
     """Give a command, and its subcommands, a parser."""
     own = cls()
     text = " ".join((cls.__doc__ or "").split())
     parser: Parser = parsers.add_parser(
         cls.name,
-        usage=cls.usage,
+        usage=cls.usage and wrap_usage(cls.usage),
         help=text[0].lower() + text[1:].partition(". ")[0].removesuffix("."),
-        description=text,
+        description=textwrap.fill(text, columns()),
         epilog=f"example:\n  {cls.example}",
     )
     if cls.subcommands:

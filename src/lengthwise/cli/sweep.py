@@ -12,10 +12,14 @@ from lengthwise.cli.output import print_json
 if TYPE_CHECKING:
     from lengthwise.training.experiment import Experiment
 
+MOST_SEEDS = 10  # that are listed
+
 
 @command
 class Sweep(Command):
-    """Train every combination of values, and compare. A list or a range of values is an axis."""
+    """Train every combination of values, and compare. A list or a range of values is an axis.
+    A range includes both ends: --seed 0:2 trains three seeds.
+    """
 
     name = "sweep"
     usage = (
@@ -60,7 +64,7 @@ class Sweep(Command):
         if chosen.dry_run:
             print_experiments(experiments)
             return
-        print(f"{len(experiments)} runs in {chosen.runs}", file=sys.stderr)
+        print(f"{count_runs(experiments)} in {chosen.runs}", file=sys.stderr)
         result = run_sweep(
             experiments,
             root := Path(chosen.runs),
@@ -125,4 +129,15 @@ def expand_overrides(
 def print_experiments(experiments: list["Experiment"]) -> None:
     for experiment in experiments:
         print(experiment)
-    print(f"{len(experiments)} runs")
+    print(count_runs(experiments))
+
+
+def count_runs(experiments: list["Experiment"]) -> str:
+    """How many runs there are, and which seeds: 12 runs with 3 seeds (0, 1, 2)."""
+    seeds = list(dict.fromkeys(experiment.seed for experiment in experiments))
+    listed = [*map(str, seeds[:MOST_SEEDS]), *(["…"] if len(seeds) > MOST_SEEDS else [])]
+    runs = "run" if len(experiments) == 1 else "runs"
+    return (
+        f"{len(experiments)} {runs} with {len(seeds)} seed{'s'[: len(seeds) > 1]}"
+        f" ({', '.join(listed)})"
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.sweep.engine import Engine, build_engine
+from lengthwise.sweep.inline import Inline
 from lengthwise.sweep.schedule import run_all
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def run_sweep(
     from lengthwise.training.display import Display
 
     runs = create_runs(experiments, root, engine)
+    engine = share_code(runs, engine)
     todo, reasons = split_failed(runs, retry)
     labels = {
         Path(record["run"]).name: f"{record['label']}, seed {record['seed']}"
@@ -90,6 +92,24 @@ def create_runs(experiments: "Sequence[Experiment]", root: Path, engine: Engine)
             raise UsageError(f"the sweep has the same experiment twice: {experiment}")
         known.add(identity)
     return [Run.create(experiment, root) for experiment in experiments]
+
+
+def share_code(runs: "Sequence[Run]", engine: Engine) -> Engine:
+    """Let workers import the user's own classes; those of a notebook stay in this process."""
+    from lengthwise.base import UsageError
+    from lengthwise.base.extensions import share_files
+    from lengthwise.training.own_code import code_files
+
+    files = {label: file for run in runs for label, file in code_files(run.experiment).items()}
+    share_files(file for file in files.values() if file)
+    label = next((label for label, file in files.items() if file is None), None)
+    if label is None or isinstance(engine, Inline):
+        return engine
+    why = f"the {label} is defined in a notebook, where no other process can import it"
+    if not engine.here:
+        raise UsageError(f"{why}; write it to a file, and import that in the notebook")
+    print(f"{why}: this process trains one run after another", file=sys.stderr)
+    return Inline()
 
 
 def split_failed(runs: "Sequence[Run]", retry: bool) -> "tuple[list[Run], dict[Path, str]]":

@@ -42,9 +42,12 @@ def walk(choice: Choice) -> Iterator[Choice]:
 
 def record_code(experiment: "Experiment") -> dict[str, Any]:
     """What a run keeps of the user's own code: digests, and the files to import."""
-    parts = own_parts(experiment)
-    files = {label: find_file(value) for label, value in parts.items()}
-    return {"python": PYTHON, "digests": own_code(experiment), "files": files}
+    return {"python": PYTHON, "digests": own_code(experiment), "files": code_files(experiment)}
+
+
+def code_files(experiment: "Experiment") -> dict[str, str | None]:
+    """The files of the user's own code; None for what was defined in a notebook."""
+    return {label: find_file(value) for label, value in own_parts(experiment).items()}
 
 
 def changed_parts(experiment: "Experiment", recorded: Mapping[str, Any]) -> list[str]:
