@@ -32,7 +32,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("runs")
     finished = make_run(root, "finished")
     tuned = make_run(root, "tuned", 15, {"start_from": str(finished)})
-    return {"finished": finished, "interrupted": make_run(root, "interrupted", 15), "tuned": tuned}
+    changes = {"training.keep_checkpoints": [0, 15], "training.keep_optimizer": True}
+    kept = make_run(root, "kept", changes=changes)
+    interrupted = make_run(root, "interrupted", 15)
+    return {"finished": finished, "interrupted": interrupted, "tuned": tuned, "kept": kept}
 
 
 @pytest.fixture
@@ -46,7 +49,7 @@ def change(path: Path, old: bytes, new: bytes) -> None:
     path.write_bytes(content.replace(old, new))
 
 
-@pytest.mark.parametrize("name", ["finished", "interrupted", "tuned"])
+@pytest.mark.parametrize("name", ["finished", "interrupted", "tuned", "kept"])
 def test_random_and_targeted_damage_is_reported(
     name: str, runs: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -212,8 +215,8 @@ def test_verify_names_every_damaged_file(
     captured = capsys.readouterr()
     problems: dict[str, list[str]] = json.loads(captured.out)
     assert code == 2
-    assert captured.err.endswith("1 of 3 can't be verified\n")
-    assert [len(problems[str(path)]) for path in copies.values()] == [2, 0, 0]
+    assert captured.err.endswith("1 of 4 can't be verified\n")
+    assert [len(problems[str(path)]) for path in copies.values()] == [2, 0, 0, 0]
 
 
 def test_replaced_files_are_right_at_every_moment(
@@ -272,5 +275,35 @@ def test_without_file_locks_runs_are_read_but_not_trained(
     after = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     assert after == before | {root / "new" / "lock": b""}
     listed = {Path(row["run"]).name: row["status"] for row in overview(root)}
-    assert listed == {"finished": "finished", "interrupted": "interrupted", "tuned": "interrupted"}
+    assert listed["finished"] == "finished"
+    assert listed["interrupted"] == listed["tuned"] == "interrupted"
     assert len(api.load(copies["interrupted"]).solve(["1+1"])) == 1
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "config.yaml", WEIGHTS, "optimizer.safetensors"])
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_what_is_no_file_is_refused_at_once(
+    kind: str, name: str, copies: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = copies["kept"] / name
+    path.unlink()
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    assert main(["resume", str(copies["kept"])]) == 2
+    assert capsys.readouterr().err == f"lengthwise: {path} is damaged: it isn't a regular file\n"
+
+
+def test_a_saved_model_that_lost_a_file_is_no_start(copies: dict[str, Path]) -> None:
+    saved_model = copies["finished"].parent / "saved"
+    api.load(copies["finished"]).save_pretrained(saved_model)
+    (saved_model / saved.CONFIG).unlink()
+    with pytest.raises(UsageError, match=r"saved/config\.json is damaged: it is missing"):
+        api.train({"start_from": str(saved_model)}, root=saved_model.parent)
+
+
+def test_records_that_were_added_are_noticed_when_a_model_is_loaded(
+    copies: dict[str, Path],
+) -> None:
+    metrics = copies["interrupted"] / METRICS
+    metrics.write_bytes(metrics.read_bytes() * 2)
+    with pytest.raises(UsageError, match=r"metrics\.jsonl is damaged: the checksum of line"):
+        api.load(copies["interrupted"])

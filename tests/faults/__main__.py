@@ -46,6 +46,8 @@ def in_parts(harness: Callable[[Path, int, int], Outcome], folder: Path, count: 
 def damaged_runs(folder: Path, share: float) -> Iterator[Outcome]:
     runs = [damage.make_run(folder, "finished"), damage.make_run(folder, "interrupted", 15)]
     runs.append(damage.make_run(folder, "tuned", 15, {"start_from": str(runs[0])}))
+    kept = {"training.keep_checkpoints": [0, 15], "training.keep_optimizer": True}
+    runs.append(damage.make_run(folder, "kept", changes=kept))
     yield in_parts(partial(damage.damage_runs, runs), folder / "damaged", some(7000, share))
 
 

@@ -17,7 +17,7 @@ from lengthwise.training import api, keys, loop
 from lengthwise.training.locks import LOCK
 from lengthwise.training.loop import train
 from lengthwise.training.overview import overview
-from lengthwise.training.runs import CHECKPOINT, METRICS, WEIGHTS, Run
+from lengthwise.training.runs import METRICS, Run
 
 SETTING: dict[str, Any] = {
     "model.layers": 1,
@@ -147,7 +147,7 @@ def damage_runs(runs: Sequence[Path], folder: Path, count: int, seed: int) -> Ou
         good = rows[str(run.parent / "good")]
         if good["status"] == "damaged":
             return f"a good run is listed as damaged: {good['reason']}"
-        listed = damaged.name not in (WEIGHTS, CHECKPOINT)  # too large for a list
+        listed = not damaged.name.endswith(".safetensors")  # too large for a list
         if listed and damaged.name not in rows.get(str(run), {}).get("reason", ""):
             return f"listed as {rows.get(str(run))}"
         return refusal(partial(next(turns), run), damaged.name, run)

@@ -59,15 +59,12 @@ class Manifest:
         return manifest
 
     def reload(self) -> None:
-        try:
-            text = self.path.read_bytes()
-        except FileNotFoundError:
+        text = read_if_there(self.path)
+        if text is None:
             raise UsageError(
                 f"{self.directory} has no {MANIFEST}: it is of an older version, or the file was"
                 f" lost; `lengthwise check {self.directory} --adopt` takes its files as they are"
-            ) from None
-        except OSError as error:
-            raise UsageError(f"{self.path} can't be read: {error.strerror}") from None
+            )
         try:
             self.contents = from_json(json.loads(text)["files"])
             if to_text(self.contents) != text:
@@ -170,7 +167,7 @@ class Manifest:
 
 def read_if_there(path: Path) -> bytes | None:
     try:
-        with open(path, "rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe may wait
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a device may have no end
                 raise UsageError(f"{path} is damaged: it isn't a regular file")
             return file.read()

@@ -88,6 +88,7 @@ def train_and_print(run: "Run", imports: list[str], log: str | None) -> None:
 
     again = "".join(f" --import {shlex.quote(name)}" for name in imports)
     if run.result is not None:
+        run.manifest.verify()
         run.tidy()
         print(f"{run.path} has finished already (`lengthwise train … --again` trains it again)")
     else:

@@ -77,6 +77,7 @@ def resume(run: Run | str | Path, progress: bool = True, log: str | None = None)
     """Train a run to its end from wherever it is; a finished one is left as it is."""
     run = run if isinstance(run, Run) else Run(run)
     if run.result is not None:
+        run.manifest.verify()
         run.tidy()
         if progress:
             print(f"{run.path} has finished already", file=sys.stderr)

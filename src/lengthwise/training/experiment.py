@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_v
 from lengthwise.arithmetic.tasks import AnyTask
 from lengthwise.base import Choice, Config, UsageError
 from lengthwise.base.choices import differs
+from lengthwise.base.manifest import MANIFEST, read_if_there
 from lengthwise.model import ModelConfig, PositionalAttention
 from lengthwise.problems.layouts import LAYOUTS, AnyLayout, Layout
 from lengthwise.problems.lengths import Lengths
@@ -297,10 +298,9 @@ class Experiment(Config):
 
 
 def is_saved_model(path: Path | str) -> bool:
-    """Whether a directory has what `save_pretrained` writes, and is not a run."""
-    folder = Path(path)
-    files = (folder / saved.CONFIG, folder / saved.WEIGHTS)
-    return not (folder / CONFIG).exists() and all(file.is_file() for file in files)
+    """Whether a directory has some of what `save_pretrained` writes, and is not a run."""
+    folder, signs = Path(path), (saved.CONFIG, saved.WEIGHTS, MANIFEST)
+    return not (folder / CONFIG).exists() and any((folder / sign).exists() for sign in signs)
 
 
 def read_identity(run: Path | str) -> str:
@@ -308,7 +308,8 @@ def read_identity(run: Path | str) -> str:
     path = Path(run) / IDENTITY
     try:
         if is_saved_model(run):
-            return hashlib.sha256((Path(run) / saved.WEIGHTS).read_bytes()).hexdigest()
+            weights = read_if_there(Path(run) / saved.WEIGHTS) or b""
+            return hashlib.sha256(weights).hexdigest()
         if not path.is_file():
             raise UsageError(f"{run} is not a run: it has no file {IDENTITY}")
         return path.read_text().strip()
