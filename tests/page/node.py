@@ -23,10 +23,12 @@ const finish = (solving) => {
 const found = problems.map((problem) => {
   try {
     const trace = finish(solve(own, problem));
-    const last = trace.steps.length - 1;
+    const last = trace.steps.at(-1).iteration;
     const attention = trace.tokens.symbol.length > 100 ? null :
       attentionOf(own, problem, last, 0, trace.read.length);
-    return { ...trace, logits: Array.from(trace.logits), attention };
+    const steps = trace.steps.map((step) =>
+      ({ ...step, symbols: [...step.symbols], confidence: [...step.confidence] }));
+    return { ...trace, steps, logits: [...trace.logits], attention };
   } catch (error) {
     return { error: error.message };
   }

@@ -76,19 +76,30 @@ class Neighbourhoods:
         changes, in whatever order tokens are visited. After the first rounds the rest is visited in
         order: a chain of carries would take a round for each of its columns.
         """
-        size = self.static.size
-        state, entries = np.full(size, NOTHING), np.zeros(size, np.int64)
-        active, done = np.arange(size), 0
+        (state, entries, active), done = self.start(), 0
         most = ROUNDS_OF_A_ROW * (1 + int(self.at.row.max()))
         while len(active) and done != rounds:
             if rounds is None and (len(active) <= FEW or done >= most):
                 self.finish_in_order(state, entries, active)
                 break
-            found = self.look_up(self.make_keys(state, active))
-            entries[active] = found
-            changes = self.symbols[found] != state[active]
-            state[active] = self.symbols[found]
-            active, done = self.affected(active[changes]), done + 1
+            active, done = self.advance(state, entries, active), done + 1
+        return self.read(entries)
+
+    def start(self) -> tuple[Ints, Ints, Ints]:
+        """What is written at each token, its entry, and the tokens that the first round visits."""
+        size = self.static.size
+        return np.full(size, NOTHING), np.zeros(size, np.int64), np.arange(size)
+
+    def advance(self, state: Ints, entries: Ints, active: Ints) -> Ints:
+        """Write a round at the active tokens; returns those that the next round visits."""
+        found = self.look_up(self.make_keys(state, active))
+        entries[active] = found
+        changes = self.symbols[found] != state[active]
+        state[active] = self.symbols[found]
+        return self.affected(active[changes])
+
+    def read(self, entries: Ints) -> Tensor:
+        """Logits (b, n_out, vocabulary) where the answer is read."""
         read = np.searchsorted(self.queries, np.arange(self.n_out))
         chosen = torch.from_numpy(entries.reshape(self.static.shape)[:, read])
         return torch.cat(self.logits)[chosen.to(self.vectors.device)]

@@ -27,8 +27,8 @@ TASKS = ("addition", "elementwise-addition", "modular-addition", "multiplication
          "modular-multiplication")  # fmt: skip
 LAYOUTS = ("paper", "compact", "fitted")
 POSITIONS = ("none", "absolute", "relative-key", "relative-key-query", "relative-bias")
-ATTENTIONS = ("full", "local", "positional")
-DEPTHS = ("fixed", "until-stable")
+ATTENTIONS = ("full", "local", "positional", "columns")
+DEPTHS = ("fixed", "until-stable", "rewrite")
 MOST_MODELS = 4
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; worker-src blob:;"

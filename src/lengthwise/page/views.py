@@ -82,7 +82,7 @@ def summarise(experiment: Experiment) -> Json:
         "position": position + (f" over {coordinate}" if coordinate != "index" else ""),
         "encoder": model.encoder,
         "layers": model.layers,
-        "until_stable": model.depth.kind == "until-stable",
+        "depth": model.depth.kind,
         "heads": model.heads,
         "attention": model.attention.kind,
         "layout": layout.options.kind,

@@ -19,20 +19,3 @@ export async function request(path, body, signal) {
   if (!response.ok) throw new Error(found.error);
   return found;
 }
-
-/** What tells models apart, in a line. */
-export function aboutModel(run) {
-  const depth = run.until_stable ? "layers until the answer is stable" :
-    `${run.layers} ${run.encoder === "transformer" ? "layers" : "shared layers"}`;
-  const primed = run.priming.map(([digits, count]) =>
-    `${count} primed examples of ${digits} digits`);
-  const parts = [
-    `${run.position}, ${run.attention} attention`,
-    depth,
-    `trained on up to ${run.operand_digits.join(` ${run.symbol} `)} digits`,
-    ...primed.slice(0, 2),
-    run.start_from ? `fine-tuned from ${run.start_from}` : null,
-    run.status === "finished" ? null : run.status,
-  ];
-  return parts.filter(Boolean).join(" · ");
-}

@@ -5,6 +5,7 @@ import {
   copyButtons, debounce, groupDigits, h, quoteShell, readAddress, writeAddress,
 } from "./dom.js";
 import { makeFilm } from "./film.js";
+import { turnOf } from "./models.js";
 import { makeTokens } from "./tokens.js";
 
 const PLAY_SECONDS = 3; // for a whole film
@@ -135,7 +136,7 @@ function answerPanel(lab, model, problem) {
       wait.textContent = `computing … ${((performance.now() - started) / 1000).toFixed(0)} s`;
     }
   }, 300);
-  const progress = (step) => (wait.textContent = `computing … iteration ${step}`);
+  const progress = (step) => (wait.textContent = `computing … ${turnOf(model)} ${step}`);
   lab.ask(model.name, problem, withdrawn.signal, progress).then(
     (trace) => {
       const seconds = (performance.now() - started) / 1000;
@@ -152,22 +153,23 @@ function answerPanel(lab, model, problem) {
 function showTrace(lab, model, trace, seconds) {
   const { steps } = trace;
   const end = steps.length - 1;
+  const turn = turnOf(model);
   const board = makeBoard(trace);
-  const tokens = makeTokens(trace, (iteration, first, last) =>
+  const tokens = makeTokens(trace, turn, (iteration, first, last) =>
     lab.attention(model.name, trace.problem, iteration, first, last));
   const label = h("output", {});
   const slider = h("input", { type: "range", min: 0, max: end, value: end,
-    "aria-label": "layer after which the answer is read" });
+    "aria-label": `${turn} after which the answer is read` });
   const show = (i) => {
     slider.value = i;
     const wrong = countWrong(trace, steps[i]);
-    const noun = model.until_stable ? "iteration" : "layer";
-    label.textContent = i === 0 ? "embeddings alone" : `${noun} ${steps[i].iteration} of ` +
-      `${steps[end].iteration}`;
+    const { iteration } = steps[i];
+    label.textContent = iteration === 0 ? "embeddings alone" :
+      `${turn} ${groupDigits(iteration)} of ${groupDigits(steps[end].iteration)}`;
     label.textContent += wrong ? ` · ${groupDigits(wrong)} wrong` : " · all right";
     board.show(steps[i]);
     film.show(i);
-    tokens.show(i);
+    tokens.show(steps[i]);
   };
   const film = makeFilm(trace, show);
   slider.addEventListener("input", () => show(+slider.value));

@@ -1,8 +1,8 @@
-// Attention, as in model/attention.py and model/local.py: over all tokens, within a window, or by
+// Attention, as in model/attention.py and local.py: over all tokens, within a window, or by
 // position alone.
 
 import { PAD } from "./layout.js";
-import { distance, positionScores } from "./positions.js";
+import { positionScores } from "./positions.js";
 import { linear, softmax } from "./tensor.js";
 
 /** The keys that each query attends to. */
@@ -22,7 +22,8 @@ function windowedKeys({ window, over }, coordinates) {
   const shared = [];
   values.forEach((value, i) => {
     if (coordinates.shared[i]) shared.push(i);
-    else onLine.set(value, [...(onLine.get(value) ?? []), i]);
+    else if (onLine.has(value)) onLine.get(value).push(i);
+    else onLine.set(value, [i]);
   });
   return values.map((value, query) => {
     if (coordinates.shared[query]) return shared;
@@ -32,17 +33,15 @@ function windowedKeys({ window, over }, coordinates) {
   });
 }
 
-/**
- * The weights of every query's keys in every head: weights[query][head][j] is for keys[query][j].
- * With the attention `positional` they depend on positions alone; a null key takes what is left.
- */
+/** The weights of every query's keys: weights[query][head][j] is for keys[query][j]. */
 export function attentionWeights(model, i, x, keys, coordinates) {
   const { heads, width, headWidth } = model;
-  const addition = positionScores(model, i, coordinates);
-  const positional = model.config.attention.kind === "positional";
+  const scores = positionScores(model, i, coordinates);
+  if (model.config.attention.kind === "positional") {
+    return keys.map((own, query) => weightsByPosition(model, scores, query, own));
+  }
   const layer = model.layer(i);
-  const q = positional ? null : linear(x, keys.length, layer.query);
-  const k = positional ? null : linear(x, keys.length, layer.key);
+  const [q, k] = [linear(x, layer.query), linear(x, layer.key)];
   const content = (head, query, key) => {
     const [a, b] = [query * width + head * headWidth, key * width + head * headWidth];
     let sum = 0;
@@ -50,24 +49,29 @@ export function attentionWeights(model, i, x, keys, coordinates) {
     return sum / Math.sqrt(headWidth);
   };
   return keys.map((own, query) =>
-    Array.from({ length: heads }, (_, head) => {
-      if (positional) {
-        const scores = own.map((key) => addition(head, query, key));
-        return softmax([...scores, 0]).slice(0, -1);
-      }
-      return softmax(
-        own.map((key) => content(head, query, key) + addition(head, query, key, q, k)),
-      );
-    }),
-  );
+    Array.from({ length: heads }, (_, head) =>
+      softmax(own.map((key) => content(head, query, key) + scores(head, query, key, q, k)))));
 }
 
-/** What every query takes from its keys: (n, width) -> (n, width). */
-export function attend(model, i, x, keys, weights) {
-  const { heads, width, headWidth } = model;
+/** Weights that depend on positions alone, in every head; a null key takes what is left. */
+export function weightsByPosition(model, scores, query, keys) {
+  return Array.from({ length: model.heads }, (_, head) =>
+    softmax([...keys.map((key) => scores(head, query, key)), 0]).slice(0, -1));
+}
+
+/** What every query takes from its keys, which are rows of x, and from written symbols. */
+export function attend(model, i, x, keys, weights, written) {
   const layer = model.layer(i);
-  const values = linear(x, keys.length, layer.value);
-  const mixed = new Float32Array(keys.length * width);
+  const mixed = new Float32Array(keys.length * model.width);
+  mix(model, linear(x, layer.value), keys, weights, mixed);
+  if (written) {
+    mix(model, linear(written.vectors, layer.symbolValue), written.keys, written.weights, mixed);
+  }
+  return linear(mixed, layer.output);
+}
+
+/** Add the values of every query's keys, times their weights, to `mixed`. */
+function mix({ heads, width, headWidth }, values, keys, weights, mixed) {
   keys.forEach((own, query) => {
     for (let head = 0; head < heads; head++) {
       const shares = weights[query][head];
@@ -77,9 +81,8 @@ export function attend(model, i, x, keys, weights) {
         for (let j = 0; j < own.length; j++) {
           sum += shares[j] * values[own[j] * width + head * headWidth + d];
         }
-        mixed[to + d] = sum;
+        mixed[to + d] += sum;
       }
     }
   });
-  return linear(mixed, keys.length, layer.output);
 }

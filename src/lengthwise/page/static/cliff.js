@@ -1,9 +1,10 @@
 // The cliff: accuracy by number of digits for chosen runs, the grid over both operands, and how
 // each length and digit was learnt.
 
-import { aboutModel, request } from "./api.js";
+import { request } from "./api.js";
 import { heatMap, lineChart } from "./chart.js";
 import { copyButtons, h, percentText, quoteShell, readAddress, writeAddress } from "./dom.js";
+import { aboutModel } from "./models.js";
 
 const MOST_RUNS = 6;
 

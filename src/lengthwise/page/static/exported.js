@@ -4,6 +4,7 @@ import { SYMBOLS, operandDigits } from "./arithmetic.js";
 import { askView, copyTexts } from "./ask.js";
 import { lineChart } from "./chart.js";
 import { themeButton } from "./dom.js";
+import { describeDepth } from "./models.js";
 import { CASES } from "./stress.js";
 
 const descriptions = JSON.parse(document.getElementById("models").textContent);
@@ -55,18 +56,17 @@ function describeModel(model) {
   const { config, task } = model;
   const position = config.position;
   const over = position.coordinate === "significance" ? " over significance" : "";
-  const untilStable = config.depth.kind === "until-stable";
   const any = model.layout.kind === "fitted";
   const sums = task.kind === "addition";
   return {
     name: model.name,
     label: model.name,
     about: `${position.kind}${over}, ${config.attention.kind} attention · ` +
-      `${untilStable ? "layers until the answer is stable" : `${config.layers} layers`} · ` +
+      `${describeDepth({ ...config, depth: config.depth.kind })} · ` +
       `${model.parameters.toLocaleString("en")} parameters · ` +
       `trained on up to ${model.trainDigits} digits`,
     symbol: SYMBOLS[task.kind],
-    until_stable: untilStable,
+    depth: config.depth.kind,
     any_length: any,
     train_digits: model.trainDigits,
     test_digits: model.digits,

@@ -1,9 +1,10 @@
 // The page that the server serves: its views, and where they get their data.
 
-import { aboutModel, request } from "./api.js";
+import { request } from "./api.js";
 import { askView, copyTexts } from "./ask.js";
 import { cliffView } from "./cliff.js";
 import { h, readAddress, themeButton } from "./dom.js";
+import { aboutModel } from "./models.js";
 import { paperView } from "./paper.js";
 import { trainView } from "./train.js";
 

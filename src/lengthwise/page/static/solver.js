@@ -1,8 +1,10 @@
 // A model with its task and layout: "99999 + 1" in; the answer, and how it forms, out.
 
 import { answer, carries, parseProblem } from "./arithmetic.js";
-import { forward, likeliest } from "./encoder.js";
+import { findAttention, forward } from "./depth.js";
 import { fitLayout, readNumber, writeNumber, writeProblem } from "./layout.js";
+
+const MOST_SYMBOLS = 10_000_000; // of answers, over all iterations that are kept
 
 /** A model's problem, written as tokens. */
 function prepare(model, text) {
@@ -11,34 +13,25 @@ function prepare(model, text) {
   return { operands, layout, ...writeProblem(model, operands, layout) };
 }
 
-/** The symbols that logits stand for, with their probability in thousandths. */
-function readLogits(logits, symbols) {
-  const found = { symbols: [], confidence: [] };
-  for (let at = 0; at < logits.length; at += symbols) {
-    const best = likeliest(logits, at, symbols);
-    let total = 0;
-    for (let s = 0; s < symbols; s++) total += Math.exp(logits[at + s] - logits[at + best]);
-    found.symbols.push(best);
-    found.confidence.push(Math.round(1000 / total));
-  }
-  return found;
-}
-
 /**
- * Solve a problem, one iteration at a time. Yields how the answer stands after each; returns all
- * that the page shows of it, in the form that the server gives, too.
+ * Solve a problem, one iteration at a time. Yields the number of each; returns all that the page
+ * shows of the problem, in the form that the server gives, too.
  */
 export function* solve(model, text) {
   const { operands, layout, tokens, coordinates } = prepare(model, text);
   const { answerWidth, leastFirst } = layout;
-  const steps = [];
-  let last = null;
-  for (const { logits } of forward(model, tokens, coordinates, answerWidth)) {
-    const step = { iteration: steps.length, ...readLogits(logits, model.vocabulary.length) };
-    steps.push(step);
-    last = logits;
-    yield step;
+  let [steps, every, count, last] = [[], 1, 0, null];
+  const keep = () => steps.push({ iteration: last.iteration, ...last.read() });
+  for (last of forward(model, tokens, coordinates, answerWidth)) {
+    if (count++ % every === 0) keep();
+    // Of very many iterations every second, fourth, … is kept.
+    if (steps.length * answerWidth > MOST_SYMBOLS && steps.length > 2) {
+      steps = steps.filter((_, i) => i % 2 === 0);
+      every *= 2;
+    }
+    yield last.iteration;
   }
+  if (steps.at(-1).iteration !== last.iteration) keep();
   const correct = answer(model.task, operands);
   const truth = writeNumber(correct, answerWidth, leastFirst);
   const { symbols } = steps.at(-1);
@@ -49,7 +42,7 @@ export function* solve(model, text) {
     operands,
     symbol: model.symbol,
     correct,
-    answer: readNumber(symbols, leastFirst, leadingZeros),
+    answer: readNumber([...symbols], leastFirst, leadingZeros),
     right: symbols.every((symbol, i) => symbol === truth[i]),
     least_first: leastFirst,
     vocabulary: model.vocabulary,
@@ -59,27 +52,23 @@ export function* solve(model, text) {
     carries: carries(model.task, operands),
     steps,
     heads: model.heads,
-    logits: last,
+    logits: last.logits(),
   };
 }
 
 /**
- * The attention of some queries in the layer applied i-th: for each head and query, its keys with
- * their weights in thousandths; those below one in a hundred are left out.
+ * The attention of some queries in an iteration: for each head and query, its keys with their
+ * weights in thousandths; those below one in a hundred are left out.
  */
 export function attentionOf(model, text, iteration, first, last) {
   const { layout, tokens, coordinates } = prepare(model, text);
-  let at = 0;
-  for (const { keys, weights } of forward(model, tokens, coordinates, layout.answerWidth)) {
-    if (at++ < iteration) continue;
-    const found = weights();
-    return Array.from({ length: model.heads }, (_, head) =>
-      keys.slice(first, last).map((own, i) =>
-        own
-          .map((key, j) => [key, Math.round(1000 * found[first + i][head][j])])
-          .filter(([, weight]) => weight >= 10),
-      ),
-    );
-  }
-  throw new Error(`there is no iteration ${iteration}`);
+  const attention = findAttention(model, tokens, coordinates, layout.answerWidth, iteration);
+  const queries = Array.from({ length: last - first }, (_, i) => attention(first + i));
+  return Array.from({ length: model.heads }, (_, head) =>
+    queries.map(({ keys, weights }) =>
+      keys
+        .map((key, j) => [key, Math.round(1000 * weights[head][j])])
+        .filter(([, weight]) => weight >= 10),
+    ),
+  );
 }

@@ -4,9 +4,10 @@
 // single precision, so results agree with PyTorch's to about six digits.
 
 /** x (n, inner) · weightᵀ + bias -> (n, outer); weight is (outer, inner), as in PyTorch. */
-export function linear(x, n, { weight, bias }) {
+export function linear(x, { weight, bias }) {
   const outer = bias.length;
   const inner = weight.length / outer;
+  const n = x.length / inner;
   const y = new Float32Array(n * outer);
   for (let row = 0; row < n; row++) {
     const from = row * inner;
@@ -28,11 +29,10 @@ export function linear(x, n, { weight, bias }) {
 }
 
 /** Every row with mean 0 and variance 1, then scaled and shifted. */
-export function layerNorm(x, n, { weight, bias }, epsilon) {
+export function layerNorm(x, { weight, bias }, epsilon) {
   const width = weight.length;
   const y = new Float32Array(x.length);
-  for (let row = 0; row < n; row++) {
-    const from = row * width;
+  for (let from = 0; from < x.length; from += width) {
     let mean = 0, square = 0;
     for (let i = 0; i < width; i++) mean += x[from + i];
     mean /= width;
@@ -45,9 +45,17 @@ export function layerNorm(x, n, { weight, bias }, epsilon) {
   return y;
 }
 
-export function add(a, b) {
-  const sum = new Float32Array(a.length);
-  for (let i = 0; i < a.length; i++) sum[i] = a[i] + b[i];
+/** Some rows of a matrix, in this order. */
+export function takeRows(x, rows, width) {
+  const y = new Float32Array(rows.length * width);
+  rows.forEach((row, i) => y.set(x.subarray(row * width, (row + 1) * width), i * width));
+  return y;
+}
+
+/** The sum of the first rows of x and all rows of y. */
+export function add(x, y) {
+  const sum = new Float32Array(y.length);
+  for (let i = 0; i < y.length; i++) sum[i] = x[i] + y[i];
   return sum;
 }
 
@@ -58,6 +66,20 @@ export function softmax(scores) {
   const shares = Array.from(scores, (score) => Math.exp(score - highest));
   for (const share of shares) total += share;
   return shares.map((share) => share / total);
+}
+
+/** The symbol with the highest logit, of those from `at` on. */
+export function likeliest(logits, at, symbols) {
+  let best = 0;
+  for (let s = 1; s < symbols; s++) if (logits[at + s] > logits[at + best]) best = s;
+  return best;
+}
+
+/** The probability of a symbol, by the logits from `at` on, in thousandths. */
+export function probability(logits, at, symbols, symbol) {
+  let total = 0;
+  for (let s = 0; s < symbols; s++) total += Math.exp(logits[at + s] - logits[at + symbol]);
+  return Math.round(1000 / total);
 }
 
 export const ACTIVATIONS = {

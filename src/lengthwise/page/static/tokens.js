@@ -13,11 +13,13 @@ const COORDINATES = {
 };
 
 /** A panel for a trace. `attention(iteration, first, last)` gives weights by head and query. */
-export function makeTokens(trace, attention) {
+export function makeTokens(trace, turn, attention) {
   const { tokens } = trace;
   const count = tokens.symbol.length;
   const element = h("section", { class: "tokens" });
-  let [first, chosen, head, iteration] = [0, 0, null, trace.steps.length - 1];
+  const where = turn === "round" ? "the first layer of round" : turn;
+  const answerAt = new Set(trace.read);
+  let [first, chosen, head, iteration] = [0, 0, null, trace.steps.at(-1).iteration];
   let weights = null; // [head][query - first] -> [[key, weight in thousandths], …]
 
   const last = () => Math.min(count, first + MOST);
@@ -27,7 +29,7 @@ export function makeTokens(trace, attention) {
     if (iteration < 1) return;
     const [forIteration, forFirst] = [iteration, first];
     try {
-      const found = await attention(trace.steps[iteration].iteration, first, last());
+      const found = await attention(iteration, first, last());
       if (forIteration !== iteration || forFirst !== first) return;
       weights = found;
       draw();
@@ -95,7 +97,7 @@ export function makeTokens(trace, attention) {
   const chip = (token) => {
     const symbol = trace.vocabulary[tokens.symbol[token]];
     const weight = strongest().get(token) ?? 0;
-    const reads = trace.read.includes(token);
+    const reads = answerAt.has(token);
     return h("div", {
       class: `chip ${token === chosen ? "chosen" : ""} ${reads ? "reads" : ""}`,
       "--weight": weight / 1000,
@@ -142,7 +144,7 @@ export function makeTokens(trace, attention) {
     const found = [...strongest()].sort((a, b) => b[1] - a[1]).slice(0, 3);
     const list = found.map(([key, weight]) => `${named(key)} (${(weight / 10).toFixed(0)} %)`);
     const which = head === null ? "the strongest of all heads" : `head ${head + 1}`;
-    return `In layer ${trace.steps[iteration].iteration}, ${named(chosen)} attends to ` +
+    return `In ${where} ${iteration}, ${named(chosen)} attends to ` +
       `${list.join(", ") || "nothing"} (${which}).`;
   };
   const pager = () =>
@@ -160,8 +162,8 @@ export function makeTokens(trace, attention) {
         ". The answer is read at underlined tokens. Point at a token, or use the arrow keys."),
       element),
     show(step) {
-      if (step !== iteration || !weights) {
-        iteration = step;
+      if (step.iteration !== iteration || !weights) {
+        iteration = step.iteration;
         fetchWeights();
       }
     },

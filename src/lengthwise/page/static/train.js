@@ -1,9 +1,10 @@
 // Train: choose a task, an embedding, a coordinate, digits and primed examples; watch the cliff
 // move; stop, resume, compare with the run before.
 
-import { aboutModel, request } from "./api.js";
+import { request } from "./api.js";
 import { lineChart } from "./chart.js";
 import { copyButtons, debounce, h, readAddress, writeAddress } from "./dom.js";
+import { aboutModel } from "./models.js";
 
 const POLL = 1000; // milliseconds
 const TASKS = ["addition", "elementwise-addition", "multiplication", "modular-addition"];

@@ -20,7 +20,7 @@ function solveWithProgress(model, problem, report) {
     if (done) return value;
     if (performance.now() - last > PROGRESS) {
       last = performance.now();
-      report(value.iteration);
+      report(value);
     }
   }
 }
