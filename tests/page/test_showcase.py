@@ -68,8 +68,8 @@ def compare(
         logits = np.reshape(found["logits"], expected.shape)
         assert np.abs(logits - expected).max() < 1e-4, found["problem"]
         assert found["steps"][-1]["symbols"] == expected.argmax(-1).tolist()
-        correct = int(operands[0].to_ints()[0]) + int(operands[1].to_ints()[0])
-        assert found["correct"] == Numbers.from_ints([correct]).to_text()[0]
+        correct = operands[0].to_ints()[0] + operands[1].to_ints()[0]
+        assert found["correct"] == found["answer"] == Numbers.from_ints([correct]).to_text()[0]
 
 
 @needs_node
@@ -82,7 +82,20 @@ def test_a_sample_of_problems(model: dict[str, Any], solver: Solver, tmp_path: P
 def test_1000_random_and_all_stress_problems(
     model: dict[str, Any], solver: Solver, tmp_path: Path
 ) -> None:
-    compare(model, solver, sample(solver, 1000, {5: 20, 20: 10, 100: 1}), tmp_path)
+    compare(model, solver, sample(solver, 1000, {5: 20, 20: 20, 100: 5, 1000: 1}), tmp_path)
+
+
+@needs_node
+def test_a_carry_runs_through_every_column(model: dict[str, Any], tmp_path: Path) -> None:
+    """One column a round, and 100,000 digits are not too many."""
+    nines, ones = "9" * 1000, "1" * 100_000
+    short, long = run_node(model, [f"{nines} + 1", f"{ones} + {ones}"], tmp_path)
+    rounds = [step["symbols"] for step in short["steps"]]
+    assert rounds[-1] == [0] * 1000 + [1]
+    for i, symbols in enumerate(rounds[:1000]):
+        assert symbols[: i + 1] == [0] * (i + 1)
+        assert symbols[i + 1 : 1000] == [9] * (999 - i)
+    assert long["answer"] == "2" * 100_000
 
 
 def test_the_showcase_is_what_export_writes(model: dict[str, Any]) -> None:

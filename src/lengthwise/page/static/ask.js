@@ -13,8 +13,9 @@ const NINES = { "9…9 + 0": (n) => `${"9".repeat(n)} + 0` }; // where no carry 
 const FIRST = { "+": "99999 + 1", "×": "12345 × 7", "%": "12345 % 678", "*": "12345 * 7" };
 
 /**
- * The view. `lab` gives models (name, label, symbol, cases, …), `ask(name, problem, signal)`,
- * `attention(…)`, `breakModel(name, case, length)`, and the texts of the copy buttons.
+ * The view. `lab` gives models (name, label, symbol, cases, …), `mostDigits` of those that take
+ * any length, `ask(name, problem, signal)`, `attention(…)`, `breakModel(name, case, length)`, and
+ * the texts of the copy buttons.
  */
 export function askView(lab) {
   const { models } = lab;
@@ -34,8 +35,10 @@ export function askView(lab) {
   });
   problem.value = address.problem ?? FIRST[chosen[0].symbol] ?? "";
   const answers = h("div", { class: "answers" });
-  const length = h("input", { type: "number", min: 1, max: 10000, class: "short",
-    value: Math.min(address.digits || startLength(chosen[0]), longestOf(chosen)),
+  const longest = () => Math.min(...chosen.map((model) =>
+    (model.any_length ? lab.mostDigits : model.test_digits)));
+  const length = h("input", { type: "number", min: 1, max: lab.mostDigits, class: "short",
+    value: Math.min(startLength(chosen[0]), longest()),
     "aria-label": "digits of the problems that break it" });
 
   const fitHeight = () => {
@@ -68,7 +71,7 @@ export function askView(lab) {
     if (slot === 0 && !problem.value.includes(model.symbol)) {
       problem.value = FIRST[model.symbol] ?? problem.value;
     }
-    length.value = Math.min(length.value, longestOf(chosen));
+    length.value = Math.min(length.value, longest());
     breaks.replaceWith((breaks = breakButtons()));
     askAll();
   };
@@ -100,17 +103,13 @@ export function askView(lab) {
   return h("div", { class: "ask" },
     h("div", { class: "asking" },
       h("div", { class: "equation" }, problem, h("span", { class: "equals" }, "=")),
-      h("div", { class: "models" }, select(0, "model"), models.length > 1 && select(1, "beside"))),
+      models.length > 1 && h("div", { class: "models" }, select(0, "model"), select(1, "beside"))),
     breaks,
     answers);
 }
 
 function startLength(model) {
   return model.any_length ? 40 : Math.min(model.test_digits, model.train_digits + 3);
-}
-
-function longestOf(models) {
-  return Math.min(...models.map((model) => (model.any_length ? 10000 : model.test_digits)));
 }
 
 /** One model's answer: the board, the slider over layers, the film, and what is inside. */

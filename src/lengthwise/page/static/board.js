@@ -2,7 +2,7 @@
 
 import { groupDigits, h } from "./dom.js";
 
-const PAGE = 400; // columns that are shown at once
+const PAGE = 120; // columns that are shown at once
 const PADDING = 14;
 
 /** The columns of an answer from left to right: which symbol of the answer, which power of ten. */
@@ -18,7 +18,7 @@ export function columnsOf(trace) {
 
 /** How many symbols of the answer are wrong after a step. */
 export function countWrong(trace, step) {
-  return step.symbols.filter((symbol, i) => symbol !== trace.truth[i]).length;
+  return trace.truth.filter((symbol, i) => symbol !== step.symbols[i]).length;
 }
 
 /** A board for a trace; `show(step)` puts the answer after that step on it. */
@@ -33,7 +33,7 @@ export function makeBoard(trace) {
     const shown = columns.slice(page * PAGE, (page + 1) * PAGE);
     element.replaceChildren(
       pages > 1 ? pager() : "",
-      h("div", { class: "columns", role: "img", "aria-label": describeAnswer(trace, step) },
+      h("div", { class: "columns", role: "img", "aria-label": describeAnswer(trace, shown, step) },
         page === 0 ? signColumn(trace) : "",
         shown.map((column) => drawColumn(trace, column, step))),
     );
@@ -67,9 +67,10 @@ function firstWrongPage(trace, columns) {
   return first < 0 ? 0 : Math.floor(first / PAGE);
 }
 
-function describeAnswer(trace, step) {
-  const digits = columnsOf(trace).map(({ slot }) => symbolText(trace, step.symbols[slot])).join("");
-  return `${trace.problem} = ${digits}; the right answer is ${trace.correct}`;
+/** The columns that are shown, in words. */
+function describeAnswer(trace, shown, step) {
+  const text = (symbols) => shown.map(({ slot }) => symbolText(trace, symbols[slot])).join("");
+  return `the answer's digits ${text(step.symbols)}; the right ones are ${text(trace.truth)}`;
 }
 
 function symbolText(trace, symbol) {

@@ -97,6 +97,7 @@ document.querySelector("header.top").append(themeButton());
 document.getElementById("main").append(
   askView({
     models: descriptions.map(describeModel),
+    mostDigits: 100_000,
     ask,
     attention: (name, problem, iteration, first, last) =>
       workers.get(name).send({ kind: "attention", name, problem, iteration, first, last }),

@@ -29,6 +29,7 @@ async function openAsk() {
       h("p", {}, "There is no trained model in ", h("code", {}, root), " yet."),
       h("p", {}, h("a", { href: "#train" }, "Train one here"), " in a minute or two, or run ",
         h("code", {}, "lengthwise demo"), " and reload.")),
+    mostDigits: 10_000,
     ask: (run, problem, signal) => request("/api/ask", { run, problem }, signal),
     attention: (run, problem, iteration, first, last) =>
       request("/api/attention", { run, problem, iteration, first, last }),
