@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 CODE := src tests bench examples
 
-.PHONY: demo page test test-page test-slow test-ray test-slurm test-sanitizers test-faults bench bench-examples bench-cluster bench-large format clean
+.PHONY: demo page test test-page test-slow test-ray test-slurm test-sanitizers test-faults bench bench-examples bench-page bench-cluster bench-large format clean
 
 demo: .venv/ready
 	$(BIN)/lengthwise demo
@@ -57,6 +57,12 @@ bench: .venv/ready
 
 bench-examples: .venv/ready
 	$(BIN)/python bench/examples.py
+
+# The page's first paint and its answers, in chromium; leave the machine alone meanwhile.
+bench-page: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright
+	command -v chromium >/dev/null || apt-get install --yes --quiet chromium
+	$(BIN)/python bench/page.py
 
 # Engines against the local one, and two processes against one; leave the machine alone meanwhile.
 # `bench-large` is a sweep of 10,000 runs that sleep.

@@ -21,7 +21,7 @@ export function makeFilm(trace, choose) {
   const element = h("div", { class: "film-frame", "--columns": columns.length }, canvas, mark);
   let chosen = steps.length - 1;
   const rows = Math.min(steps.length, TALLEST);
-  const rowHeight = Math.min(TALLEST_ROW, TALLEST / rows);
+  const rowHeight = Math.min(TALLEST_ROW, Math.floor(TALLEST / rows));
   const stepOf = (row) => Math.round((row * (steps.length - 1)) / Math.max(1, rows - 1));
 
   const draw = () => {
