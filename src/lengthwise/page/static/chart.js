@@ -2,7 +2,7 @@
 
 import { h, onResize, percentText, svg } from "./dom.js";
 
-const MARGIN = { top: 12, right: 14, bottom: 38, left: 46 };
+const MARGIN = { top: 12, right: 20, bottom: 38, left: 46 };
 const MARKERS = [
   (x, y) => `M${x - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0`,
   (x, y) => `M${x - 3.5} ${y - 3.5}h7v7h-7z`,

@@ -110,7 +110,7 @@ function runCharts(run, colour, root) {
         yLabel: "exact match (%)", height: 220 }),
       lineChart({ title: "Loss", series: [{ points: run.loss }], xLabel: "examples seen",
         yLabel: "cross-entropy", height: 220, share: false }),
-      digitCurves("Each digit of the answer, on training examples", run.train),
+      digitCurves("Each digit, on training examples", run.train),
       run.primed && digitCurves("Each digit, on primed examples", run.primed)),
     gridPanel(run, root));
 }

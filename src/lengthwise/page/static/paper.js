@@ -80,7 +80,8 @@ function drawArtefact(artefact, scale) {
         alt: `${artefact.where}: ${artefact.title}` })] : []),
       h("ul", { class: "claims" }, artefact.claims.map((claim) =>
         h("li", {}, verdictBadge(claim.verdict), ` ${claim.text} `, h("small", {}, claim.seeds),
-          bullets(claim.evidence)))),
+          claim.evidence.length > 0 &&
+            h("details", {}, h("summary", {}, "evidence"), bullets(claim.evidence))))),
       bullets(artefact.notes),
       copyButtons(() => ({
         command: `lengthwise paper run ${artefact.name} --scale ${scale}`,

@@ -40,6 +40,7 @@ export async function trainView({ choices }) {
   };
   const form = recipeForm(recipe, choices, update);
   const presets = h("div", { class: "recipes", role: "group", "aria-label": "recipes" },
+    h("span", {}, "Start from"),
     Object.entries(PRESETS).map(([label, fields]) =>
       h("button", { type: "button", onclick: () => openPreset(fields) }, label)));
   const openPreset = (fields) => {
@@ -168,8 +169,8 @@ function drawLive(training, run, before, act, watch) {
   const queue = h("section", { class: "queue" },
     h("h2", {}, "Queue"),
     waiting.length ? h("ol", {}, waiting) :
-      h("p", { class: "note" }, "Nothing is being trained. Runs train one at a time; " +
-        `the queue holds ${training.most}.`),
+      h("p", { class: "note" }, "Nothing is being trained. Press train, and loss, accuracy and " +
+        `cliff follow here. Runs train one at a time; the queue holds ${training.most}.`),
     Object.entries(training.failures).map(([name, reason]) =>
       h("p", { class: "error" }, `${name} failed: ${reason}`)));
   return run ? [queue, ...drawRun(run, before, training, act)] : [queue];
