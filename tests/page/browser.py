@@ -21,6 +21,7 @@ import pytest
 from fuzz import fuzz_requests
 
 import lengthwise
+from lengthwise.frontier.records import SUM
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
@@ -44,8 +45,13 @@ PATIENCE = 60_000  # milliseconds; the machine may be busy
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("browser")
-    for name, position in {"sum": "relative-key", "other": "absolute"}.items():
-        lengthwise.train({**QUICK, "model.position": position}, root, name, progress=False)
+    kinds = {
+        "sum": {"model.position": "relative-key"},
+        "other": {"model.position": "absolute"},
+        "rewriting": SUM,
+    }
+    for name, keys in kinds.items():
+        lengthwise.train({**keys, **QUICK}, root, name, progress=False)
     return root
 
 
@@ -152,6 +158,15 @@ def test_type_compare_and_break(page: Any, server: Any) -> None:
     assert page.locator(".error img").count() == 0
 
 
+def test_a_model_that_rewrites_its_answer(page: Any, server: Any) -> None:
+    page.goto(f"{server[0]}/#ask?run=rewriting&problem=99+%2B+1")
+    page.wait_for_selector(".verdict")
+    assert page.locator(".timeline output").inner_text().startswith("round ")
+    page.locator(".chip").nth(2).hover()
+    page.wait_for_selector(".arc", state="attached")
+    assert "the first layer of round" in page.locator(".tokens .note").inner_text()
+
+
 def test_the_cliff(page: Any, server: Any) -> None:
     page.goto(f"{server[0]}/#cliff?runs=sum,other")
     page.wait_for_selector(".charts .plot .line", state="attached")
@@ -232,9 +247,13 @@ def test_every_view_fits_its_screen(browser: Any, server: Any, size: str, theme:
 def test_the_showcase_opens_from_a_file(page: Any, tmp_path: Path) -> None:
     """A copy elsewhere, from file://: 1000 digits, a film, attention."""
     copy = Path(shutil.copy(SHOWCASE, tmp_path / "sum.html"))
-    page.goto(f"{copy.as_uri()}#ask?problem=999999+%2B+0")
+    page.goto(f"{copy.as_uri()}#ask?problem=999999+%2B+1")
     page.wait_for_selector(".verdict.is-right")
-    assert int(page.locator('.timeline input[type="range"]').get_attribute("max")) > 5
+    slider = page.locator('.timeline input[type="range"]')
+    assert slider.get_attribute("max") == "7"  # a carry runs one column a round
+    slider.fill("2")
+    assert page.locator(".timeline output").inner_text() == "round 3 of 8 · 4 wrong"
+    assert page.locator(".digit").all_inner_texts() == list("·999000")
     page.locator(".chip").nth(1).hover()
     page.wait_for_selector(".arc", state="attached")
     rng = random.Random(0)
@@ -298,7 +317,7 @@ def resident(process: subprocess.Popen[str]) -> int:
 
 def test_200_requests_at_once_are_not_mixed_up(server: Any) -> None:
     def ask(number: int) -> None:
-        run = ("sum", "other")[number % 2]
+        run = ("sum", "other", "rewriting")[number % 3]
         asked = {"run": run, "problem": f"{number} + {7 * number}"}
         found = httpx.post(f"{server[0]}/api/ask", json=asked, timeout=120).json()
         assert found["correct"] == str(8 * number)
@@ -326,4 +345,6 @@ def test_10000_fuzzed_requests(server: Any) -> None:
     send_all(1, 2000)
     before = resident(process)
     send_all(2, 8000)
-    assert resident(process) < before + 60
+    after = resident(process)
+    print(f"{before} MB after 2,000 requests, {after} MB after 10,000")
+    assert after < before + 60

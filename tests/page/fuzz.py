@@ -8,7 +8,7 @@ from typing import Any
 GETS = ("/api/runs", "/api/run?run=sum", "/api/run?run=", "/api/choices", "/", "/main.js")
 POSTS = ("ask", "attention", "break", "measure", "grid", "preview", "stop", "resume")
 FIELDS: dict[str, list[Any]] = {
-    "run": ["sum", "other", "none", "../sum", "sum/../sum", "", "a" * 300, "\x00", 7, None],
+    "run": ["sum", "other", "rewriting", "none", "../sum", "", "a" * 300, "\x00", 7, None],
     "problem": ["1 + 2", "99999 + 1", "1 ×", "", "9" * 5000, "💥", "1 + 2\n", "0x1", 3, [], None],
     "case": ["random", "zero", "all carries", "none", "", 1],
     "length": [1, 5, 10, 11, 0, -1, 10**30, 2.5, "5", True, None],

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 import lengthwise
 from lengthwise.base import UsageError
 from lengthwise.cli.main import main
+from lengthwise.frontier.records import SUM
 from lengthwise.page import views
 from lengthwise.page.recipes import MOST_STEPS, Recipe
 from lengthwise.page.security import HEADERS, MOST_BYTES
@@ -39,6 +40,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("page")
     for name in ("sum", "other"):
         lengthwise.train({**QUICK, "seed": len(name)}, root, name, progress=False)
+    lengthwise.train({**SUM, **QUICK}, root, "rewriting", progress=False)
     (root / "secret.txt").write_text("secret")
     return root
 
@@ -77,7 +79,7 @@ def test_the_page_and_its_files(client: TestClient) -> None:
 
 def test_runs_and_their_curves(client: TestClient, root: Path) -> None:
     found = client.get("/api/runs").json()
-    assert {run["name"] for run in found["runs"]} == {"sum", "other"}
+    assert {run["name"] for run in found["runs"]} == {"sum", "other", "rewriting"}
     shown = client.get("/api/run", params={"run": "sum"}).json()
     result = Run(root / "sum").result
     assert result is not None
@@ -91,19 +93,19 @@ def test_runs_and_their_curves(client: TestClient, root: Path) -> None:
     assert "there is no run" in missing.json()["error"]
 
 
-def test_a_model_answers(client: TestClient, root: Path) -> None:
-    (solution,) = Run(root / "sum").load().explain("99 + 1")
-    found = post(client, "/api/ask", run="sum", problem="99+1")
+@pytest.mark.parametrize("name", ["sum", "rewriting"])
+def test_a_model_answers(client: TestClient, root: Path, name: str) -> None:
+    (solution,) = Run(root / name).load().explain("99 + 1")
+    found = post(client, "/api/ask", run=name, problem="99+1")
     symbols = [found["vocabulary"][symbol] for symbol in found["steps"][-1]["symbols"]]
     assert symbols == list(solution.symbols)
     assert found["correct"] == "100"
     assert found["carries"] == [1, 1]
     shares = found["steps"][-1]["confidence"]
     assert shares == pytest.approx([1000 * share for share in solution.confidences], abs=1)
-    heads = post(
-        client, "/api/attention", run="sum", problem="99 + 1", iteration=2, first=0, last=4
-    )
-    assert sum(weight for _, weight in heads[0][0]) == pytest.approx(1000, abs=60)
+    heads = post(client, "/api/attention", run=name, problem="99 + 1", iteration=2, first=0, last=4)
+    total = sum(weight for _, weight in heads[0][0])
+    assert total == pytest.approx(1000, abs=60) if name == "sum" else 0 < total < 1000  # a null key
 
 
 def test_stress_cases_and_measurements(client: TestClient) -> None:

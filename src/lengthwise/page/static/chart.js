@@ -108,10 +108,12 @@ export function ticks(low, high, most, whole = false) {
   return found;
 }
 
+/** Powers of ten from low to high, and both ends where these are not close to one. */
 function powers(low, high) {
   const found = [];
   for (let p = Math.ceil(Math.log10(low)); 10 ** p <= high; p++) found.push(10 ** p);
-  return [...new Set([low, ...found, high])];
+  const isFar = (end) => found.every((power) => Math.abs(Math.log10(end / power)) > 0.2);
+  return [low, high].filter(isFar).concat(found);
 }
 
 export function shortNumber(value) {
