@@ -200,7 +200,7 @@ def unsupported_mode() -> str | None:
         return "autocast is on"
     if torch.get_float32_matmul_precision() != "highest":  # bfloat16 on some processors
         return "torch may compute products of float32 less exactly"
-    is_tracing = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    is_tracing = torch.compiler.is_compiling() or torch._C._is_tracing()
     if is_tracing or torch._C._are_functorch_transforms_active():
         return "torch is tracing or transforming"
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
