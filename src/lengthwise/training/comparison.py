@@ -276,6 +276,8 @@ def find_paths(given: Run | str | Path, root: Path) -> list[tuple[Run | Path, bo
     """
     if isinstance(given, Run):
         return [(given, True)]
+    if not isinstance(given, str | Path):
+        raise UsageError(f"a run is given as such or by its path, not as {given!r}")
     path = Path(given)
     if is_run(path):
         return [(path, True)]
