@@ -210,6 +210,9 @@ def test_what_javascript_does_not_compute_is_refused() -> None:
     fields: dict[str, Any] = {"model.position": "rope", "model.preset": "tiny"}
     with pytest.raises(UsageError, match="position embedding 'rope'"):
         check_support("mine", keys.load(None, fields))
+    over_index = {**REWRITE, "model.position": "relative-bias"}
+    with pytest.raises(UsageError, match="columns' over index"):
+        check_support("mine", keys.load(None, over_index))
 
 
 def test_modules_can_be_joined() -> None:
