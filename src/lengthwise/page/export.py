@@ -100,8 +100,8 @@ def check_support(name: str, experiment: Experiment) -> None:
     coordinate = getattr(model.position, "coordinate", None)
     if model.attention.kind == "columns" and coordinate != "significance":
         raise UsageError(
-            f"{name} has the attention 'columns' over {coordinate}, but a file computes it only over"
-            " significance"
+            f"{name} has the attention 'columns' over {coordinate}, but a file computes it over"
+            " significance only"
         )
 
 
