@@ -177,7 +177,7 @@ def test_the_cliff(page: Any, server: Any) -> None:
     page.wait_for_selector(".plot title:has-text('3 → ')", state="attached")
     page.locator(".grid-panel button").first.click()
     wait_for(page, "document.querySelectorAll('.cell:not(.none)').length === 100")
-    page.locator(".picker input").first.uncheck()
+    page.locator(".picker input[value=sum]").uncheck()
     wait_for(page, "document.querySelectorAll('.run').length === 1")
 
 
