@@ -126,7 +126,9 @@ def test_ask_a_model(page: Any, server: Any) -> None:
     page.locator(".chip").nth(2).hover()
     page.wait_for_selector(".arc", state="attached")
     assert "attends to" in page.locator(".tokens .note").inner_text()
-    page.locator(".heads button").nth(1).click()
+    page.locator(".heads button").nth(1).focus()
+    page.keyboard.press("Enter")  # draws anew, and the focus stays
+    assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
     page.locator(".strip").focus()
     page.keyboard.press("ArrowRight")
     assert page.locator(".chip.chosen").count() == 1

@@ -3,7 +3,7 @@
 
 import { request } from "./api.js";
 import { lineChart } from "./chart.js";
-import { copyButtons, debounce, h, readAddress, writeAddress } from "./dom.js";
+import { copyButtons, debounce, h, readAddress, redraw, writeAddress } from "./dom.js";
 import { aboutModel } from "./models.js";
 
 const POLL = 1000; // milliseconds
@@ -104,15 +104,6 @@ export async function trainView({ choices }) {
   showHidden();
   poll();
   return h("div", { class: "train" }, form, h("div", {}, presets, live));
-}
-
-/** New contents, with the focus on the button that had it. */
-function redraw(place, parts) {
-  const active = document.activeElement;
-  const focused = place.contains(active) ? active.textContent : null;
-  place.replaceChildren(...parts);
-  const same = [...place.querySelectorAll("button, a")].find((one) => one.textContent === focused);
-  same?.focus();
 }
 
 function recipeForm(recipe, choices, update) {
