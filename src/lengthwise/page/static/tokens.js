@@ -162,10 +162,11 @@ export function makeTokens(trace, turn, attention) {
         ". The answer is read at underlined tokens. Point at a token, or use the arrow keys."),
       element),
     show(step) {
-      if (step.iteration !== iteration || !weights) {
-        iteration = step.iteration;
-        fetchWeights();
-      }
+      // Attention of rounds is by position alone, the same in each.
+      const isKnown = weights && (turn === "round" || step.iteration === iteration);
+      iteration = step.iteration;
+      if (isKnown) draw();
+      else fetchWeights();
     },
   };
 }

@@ -113,13 +113,13 @@ function recipeForm(recipe, choices, update) {
       options.map((value) => h("option", { value, selected: recipe[key] === value }, value))));
   const slider = (key, label, min, max, step = 1) => {
     const value = h("output", {}, String(recipe[key]));
-    const show = (event) => {
+    const updateLater = debounce(60, (text) => update(key, text));
+    const move = (event) => {
       value.textContent = event.target.value;
-      update(key, event.target.value);
+      updateLater(event.target.value);
     };
     return h("label", { class: `slider ${key}` }, h("span", {}, label, " ", value),
-      h("input", { type: "range", min, max, step, value: recipe[key],
-        oninput: debounceInput(show) }));
+      h("input", { type: "range", min, max, step, value: recipe[key], oninput: move }));
   };
   return h("form", { class: "recipe" },
     select("task", "task", TASKS),
@@ -133,15 +133,6 @@ function recipeForm(recipe, choices, update) {
     select("size", "size", ["tiny", "small", "medium"]),
     slider("steps", "steps", 100, 10000, 100),
     slider("seed", "seed", 0, 9));
-}
-
-/** The number beside a slider follows at once, and so does the recipe. */
-function debounceInput(show) {
-  const later = debounce(60, show);
-  return (event) => {
-    event.target.previousSibling.querySelector("output").textContent = event.target.value;
-    later(event);
-  };
 }
 
 function drawLive(training, run, before, act, watch) {
