@@ -37,7 +37,8 @@ test-ray: .venv/ready
 # A real SLURM of one machine, whose jobs and daemons are killed. It needs root, and installs
 # Debian's packages where they are missing.
 test-slurm: .venv/ready
-	which slurmctld slurmd munged || apt-get install --yes --no-install-recommends slurm-wlm munge
+	which slurmctld slurmd munged >/dev/null || (apt-get update --quiet && \
+		apt-get install --yes --quiet --no-install-recommends slurm-wlm munge)
 	$(BIN)/pytest tests/test_slurm.py -m slurm -n 0
 
 # The C code under AddressSanitizer and UndefinedBehaviorSanitizer, over random shapes.

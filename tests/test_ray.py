@@ -5,7 +5,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +54,14 @@ def agent_ports() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head without cores, which nothing is trained on, and two nodes of one core."""
+    from ray._private import services
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**OWN_CLUSTER, **SLOW_MACHINE}.items():
             patch.setenv(name, value)
+        # Ray itself waits 30 seconds for a node, and has no setting for that.
+        patch.setattr(services, "get_node", partial(services.get_node_with_retry, timeout_s=300))
         head = {"num_cpus": 0, "include_dashboard": False, **agent_ports()}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         for _ in range(2):
@@ -186,3 +191,34 @@ def test_display_is_not_needed_to_use_it(tmp_path: Path) -> None:
     run = create(tmp_path, training__steps=20)
     assert list(run_all([run], build_engine("ray", 1), Display())) == [(run, None)]
     assert not ray.is_initialized()
+
+
+def test_a_cluster_that_starts_too_slowly_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Ray's own limit of 30 seconds does on a busy machine; nothing of it is left over."""
+    from psutil import Process
+    from ray._private import services
+
+    get_node, init, failures = services.get_node, ray.init, list[str]()
+
+    def answer_late(*arguments: Any) -> Any:
+        if not failures:
+            time.sleep(1)
+            raise RuntimeError("it has not registered yet")
+        return get_node(*arguments)
+
+    def count_failures(*arguments: Any, **options: Any) -> Any:
+        try:
+            return init(*arguments, **options)
+        except Exception as error:
+            failures.append(str(error))
+            raise
+
+    monkeypatch.setattr(services, "get_node", answer_late)
+    monkeypatch.setattr(ray, "init", count_failures)
+    before = Process().children()
+    run = create(tmp_path, training__steps=20)
+    assert list(run_all([run], build_engine("ray", 1), Display())) == [(run, None)]
+    assert "timed out during startup" in failures[0]
+    assert set(Process().children()) <= set(before)

@@ -74,14 +74,26 @@ def test_a_sweep_is_one_array(slurm: SlurmHere, tmp_path: Path) -> None:
 
 
 def test_the_time_limit_moves_a_run_to_another_job(slurm: SlurmHere, tmp_path: Path) -> None:
-    """The checkpoint is of the step at which notice was given, not of the last regular one."""
-    run = create(tmp_path / "slurm", training__steps=2600, training__checkpoint_every=100_000)
-    assert list(run_all([run], engine(time="3", notice=60), Display())) == [(run, None)]
-    first, second, *_ = sessions(run)
-    assert first == 0 < second
+    """The checkpoint is of the step at which notice was given, not of the last regular one.
+
+    The limit is set once training has begun, however slowly the job starts.
+    """
+    slow = {"kind": "slow-adamw", "pause": 1.0}  # a requeued job makes no pauses
+    run = create(tmp_path / "slurm", training__optimizer=slow, training__checkpoint_every=100_000)
+
+    def run_out_of_time() -> None:
+        job = f"JobId={read_job(run.path)}"
+        slurm.ask("scontrol", "update", job, "EndTime=now+3minutes")
+        wait_until(run.checkpoint.exists)
+        slurm.ask("scontrol", "update", job, "TimeLimit=60")
+
+    own, display = engine(time="60", notice=120), ActingDisplay(run, 5, run_out_of_time)
+    assert list(run_all([run], own, display)) == [(run, None)]
+    first, second = sessions(run)
+    assert first == 0 < second < 400
     shown = slurm.ask("scontrol", "show", "job", read_job(run.path) or "")
     assert "JobState=COMPLETED" in shown
-    assert "Restarts=0" not in shown
+    assert "Restarts=1 " in shown
     assert_same_as_here([run], tmp_path / "here")
 
 

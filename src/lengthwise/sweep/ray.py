@@ -20,6 +20,7 @@ SECONDS_TO_STOP = 60.0
 # Of a cluster on this machine: nothing is sent anywhere, and runs have the priority of any process.
 OWN_CLUSTER = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 PATIENCE = 60.0  # seconds in which a worker of a killed driver gives up its run
+ATTEMPTS = 4  # to start Ray, which gives a node 30 seconds; a busy machine may need more
 
 
 @engine("ray")
@@ -64,11 +65,9 @@ class Ray(Engine):
         settings: dict[str, Any] = {"runtime_env": {"env_vars": files}, "log_to_driver": False}
         try:
             if self.address is None:
-                for name, value in OWN_CLUSTER.items():
-                    os.environ.setdefault(name, value)
                 threads = max(run.experiment.threads for run in runs)
                 cores = max(os.cpu_count() or 1, (self.jobs or 1) * threads)
-                ray.init("local", num_cpus=cores, include_dashboard=False, **settings)
+                start_cluster(num_cpus=cores, **settings)
             else:
                 ray.init(self.address, **settings)
             self.connected = True
@@ -124,6 +123,26 @@ class Ray(Engine):
         if self.connected:
             ray.shutdown()
             self.connected = False
+
+
+def start_cluster(**settings: Any) -> None:
+    """Start a cluster on this machine, and join it."""
+    import ray  # before psutil, which comes with it
+    from psutil import Process
+
+    for name, value in OWN_CLUSTER.items():
+        os.environ.setdefault(name, value)
+    before = Process().children()
+    for attempt in range(ATTEMPTS):
+        try:
+            ray.init("local", include_dashboard=False, **settings)
+            return
+        except Exception:
+            for process in set(Process().children()) - set(before):
+                process.kill()  # parts of the cluster that was too slow
+                process.wait()
+            if attempt == ATTEMPTS - 1:
+                raise
 
 
 def find_reason(task: Any) -> str | None:
