@@ -30,12 +30,12 @@ SECONDS = 0.02  # of sleep, instead of training
 SETTINGS = {"model.preset": "tiny", "training.steps": 1}
 
 
-def sleep(path: str, device: str, threads: int, patience: float) -> str | None:
-    """Instead of `train_run`: sleep, and finish the run; the first attempt of some is killed."""
-    run = Run(path)
+def sleep(paths: list[str], device: str, threads: int, patience: float) -> list[str | None]:
+    """Instead of `train_job`: sleep, and finish the run; the first attempt of some is killed."""
+    (run,) = map(Run, paths)
     with run.locked(patience):
         if run.result is not None:
-            return None
+            return [None]
         attempts = run.path / "attempts"
         with open(attempts, "a") as file:
             file.write("x")
@@ -43,7 +43,7 @@ def sleep(path: str, device: str, threads: int, patience: float) -> str | None:
         if is_doomed(run) and attempts.stat().st_size == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         run.write({RESULT: to_json({"identity": run.identity, "evaluation": []})})
-    return None
+    return [None]
 
 
 class SleepingRay(Ray):

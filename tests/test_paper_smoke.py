@@ -14,7 +14,7 @@ from lengthwise.paper.experiments import UNPRIMED, fine_tuned_label
 from lengthwise.paper.records import plan_seed
 from lengthwise.paper.report import write_report
 from lengthwise.paper.running import cost, run_artefacts
-from lengthwise.sweep import End, Engine
+from lengthwise.sweep import End, Engine, Job
 from lengthwise.training.display import Display
 from lengthwise.training.loop import Progress, train
 from lengthwise.training.runs import Run
@@ -28,8 +28,8 @@ class HereEngine(Engine):
     submitted: list[Run] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
 
-    def submit(self, runs: Sequence[Run]) -> None:
-        self.submitted += runs
+    def submit(self, jobs: Sequence[Job]) -> None:
+        self.submitted += [run for job in jobs for run in job]
 
     def poll(self) -> Iterator[Progress | End]:
         run = self.submitted.pop()

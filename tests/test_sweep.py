@@ -18,8 +18,8 @@ import lengthwise
 from lengthwise.base import UsageError
 from lengthwise.base.extensions import import_file
 from lengthwise.model.positions import POSITIONS
-from lengthwise.sweep import ENGINES, Local, build_engine, find_engine, local, run_all
-from lengthwise.sweep.work import train_run
+from lengthwise.sweep import ENGINES, Job, Local, build_engine, find_engine, local, run_all
+from lengthwise.sweep.work import train_job
 from lengthwise.training import keys
 from lengthwise.training.display import Display
 from lengthwise.training.loop import Progress
@@ -171,9 +171,9 @@ def test_a_killed_worker_is_noticed_while_others_go_on(
     processes: dict[str, Any] = {}
     start = local.Worker.start
 
-    def note_process(worker: local.Worker, run: Run) -> None:
-        processes[run.path.name] = worker.process
-        start(worker, run)
+    def note_process(worker: local.Worker, job: Job) -> None:
+        processes[job[0].path.name] = worker.process
+        start(worker, job)
 
     class KillingDisplay(Display):
         def show(self, state: Progress) -> None:
@@ -227,12 +227,12 @@ def test_a_run_that_another_sweep_trains_is_waited_for(tmp_path: Path) -> None:
     reasons: list[str | None] = []
 
     def wait_for_it() -> None:
-        reasons.append(train_run(run.path, "cpu", 1, patience=math.inf))
+        reasons.extend(train_job([run.path], "cpu", 1, patience=math.inf))
 
     other = threading.Thread(target=wait_for_it)
     with run.locked():
-        assert "in use" in str(train_run(run.path, "cpu", 1))
-        assert "in use" in str(train_run(run.path, "cpu", 1, print, math.inf, lambda: False))
+        assert "in use" in str(train_job([run.path], "cpu", 1))
+        assert "in use" in str(train_job([run.path], "cpu", 1, print, math.inf, lambda: False))
         other.start()
         time.sleep(1.0)
         assert not reasons

@@ -12,7 +12,7 @@ from faults.damage import SETTING
 from faults.outcome import Outcome
 from lengthwise.base import UsageError
 from lengthwise.base.files import write_json
-from lengthwise.sweep.work import train_run
+from lengthwise.sweep.work import train_job
 from lengthwise.training import keys
 from lengthwise.training.runs import Run
 from lengthwise.training.verification import verify
@@ -90,7 +90,7 @@ def sweep_twice(folder: Path, rounds: int, runs: int = 3, sweeps: int = 2) -> Ou
         def sweep(root: Path = root) -> None:
             for seed in range(runs):
                 run = Run.create(keys.load(None, {**SETTING, "seed": seed}), root, f"seed-{seed}")
-                reason = train_run(run.path, "cpu", 1, patience=60)
+                (reason,) = train_job([run.path], "cpu", 1, patience=60)
                 assert reason is None, reason
                 write_json(root / f"record-{seed}.json", Run(run.path).result)
 

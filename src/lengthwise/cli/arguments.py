@@ -92,6 +92,13 @@ def add_engine(parser: Parser) -> None:
         type=positive,
         help="runs at a time (default: 2 on this machine, elsewhere all that there is room for)",
     )
+    group.add_argument(
+        "--batch-seeds",
+        metavar="N",
+        type=positive,
+        default=1,
+        help="train up to N seeds of an experiment as one batched model, for a GPU (default: 1)",
+    )
     for name, engine in ENGINES.items():
         for option, given in engine.options().items():
             group.add_argument(
@@ -117,7 +124,7 @@ def engine(chosen: argparse.Namespace) -> "Engine":
         for name, engine in ENGINES.items()
         if hasattr(chosen, f"{name}.{next(iter(engine.options()), '')}")  # imported ones have none
     }
-    return build_engine(chosen.on, chosen.jobs, given)
+    return build_engine(chosen.on, chosen.jobs, given, chosen.batch_seeds)
 
 
 def add_device(parser: Parser) -> None:

@@ -93,7 +93,7 @@ class Queue:
         """Train a run until it ends or is to be stopped; returns the reason if it failed."""
         engine = Local(jobs=1)
         try:
-            engine.submit([run])
+            engine.submit([[run]])
             while not self.stopping:
                 for event in engine.poll():
                     if isinstance(event, End):

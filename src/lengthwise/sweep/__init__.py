@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from lengthwise.sweep.engine import ENGINES, End, Engine, build_engine, find_engine, option
+from lengthwise.sweep.engine import ENGINES, End, Engine, Job, build_engine, find_engine, option
 from lengthwise.sweep.local import Local
 from lengthwise.sweep.schedule import run_all
 
@@ -17,6 +17,7 @@ __all__ = [
     "ENGINES",
     "End",
     "Engine",
+    "Job",
     "Local",
     "build_engine",
     "find_engine",

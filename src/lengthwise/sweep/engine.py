@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from lengthwise.training.runs import Run
 
 
+# What is trained at a time: one run, or several seeds of an experiment as one batched model.
+Job = Sequence["Run"]
+
+
 @dataclass(frozen=True)
 class End:
     """The end of a run, with the reason if it failed."""
@@ -41,14 +45,15 @@ def option(
 
 @dataclass
 class Engine:
-    """Trains runs somewhere, `jobs` at a time; the docstring's first line describes it to users.
+    """Trains jobs somewhere, `jobs` at a time; the docstring's first line describes it to users.
 
     An option such as `address` of the engine `ray` is `--ray-address` on the command line.
     """
 
-    jobs: int | None = None  # runs at a time; None: as many as there is room for
+    jobs: int | None = None  # at a time; None: as many as there is room for
     name: ClassVar[str]
     here: ClassVar[bool] = False  # whether it trains on this machine, with this machine's devices
+    batch_seeds: int = field(default=1, kw_only=True)  # at most so many seeds are one job
 
     def check(self, runs: Sequence["Run"]) -> None:
         """Raise a UsageError if the engine can't be used here, before anything is submitted."""
@@ -57,11 +62,11 @@ class Engine:
         """Get ready to train runs, such as by joining a cluster."""
 
     def room(self, active: int) -> float:
-        """How many more runs it takes while so many are active."""
+        """How many more jobs it takes while so many are active."""
         return math.inf if self.jobs is None else self.jobs - active
 
-    def submit(self, runs: Sequence["Run"]) -> None:
-        """Have runs trained from wherever they are, and return at once."""
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Have jobs trained from wherever their runs are, and return at once."""
         raise NotImplementedError
 
     def poll(self) -> Iterator["Progress | End"]:
@@ -112,7 +117,10 @@ def find_engine(name: str) -> type[Engine]:
 
 
 def build_engine(
-    name: str, jobs: int | None = None, options: Mapping[str, Mapping[str, Any]] | None = None
+    name: str,
+    jobs: int | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    batch_seeds: int = 1,
 ) -> Engine:
     """The engine with its options; `options` are those given for each engine."""
     from lengthwise.base import UsageError
@@ -123,4 +131,6 @@ def build_engine(
             flag = f"--{other}-{next(iter(given)).replace('_', '-')}"
             raise UsageError(f"{flag} is an option of --on {other}, but the runs are on {name}")
     own = {} if options is None else options.get(name, {})
-    return cls(**({} if jobs is None else {"jobs": jobs}), **own)
+    if batch_seeds < 1:
+        raise UsageError(f"at least 1 seed is trained at a time, not {batch_seeds}")
+    return cls(**({} if jobs is None else {"jobs": jobs}), **own, batch_seeds=batch_seeds)

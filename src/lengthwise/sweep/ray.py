@@ -1,4 +1,4 @@
-"""The engine of a Ray cluster: a run is a task, and Ray decides where it is trained."""
+"""The engine of a Ray cluster: a job is a task, and Ray decides where it is trained."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lengthwise.sweep.engine import End, Engine, engine, option
+from lengthwise.sweep.engine import End, Engine, Job, engine, option
 from lengthwise.sweep.follow import Follower
-from lengthwise.sweep.work import train_run
+from lengthwise.sweep.work import train_job
 
 if TYPE_CHECKING:
     from lengthwise.training.loop import Progress
@@ -28,7 +28,7 @@ ATTEMPTS = 4  # to start Ray, which gives a node 30 seconds; a busy machine may 
 class Ray(Engine):
     """A Ray cluster, or one that is started on this machine (the extra `ray`)."""
 
-    work: ClassVar[Callable[..., str | None]] = staticmethod(train_run)
+    work: ClassVar[Callable[..., list[str | None]]] = staticmethod(train_job)
     address: str | None = option(
         None, "address of the cluster, or auto (default: start one here)", metavar="ADDRESS"
     )
@@ -39,7 +39,7 @@ class Ray(Engine):
     retries: int = option(
         3, "how often a run goes on after its worker or node died (default: 3)", int, "NUMBER"
     )
-    tasks: dict[Any, "Run"] = field(default_factory=dict, init=False)
+    tasks: dict[Any, Job] = field(default_factory=dict, init=False)
     follower: Follower = field(default_factory=Follower, init=False)
     connected: bool = field(default=False, init=False)  # by this engine, and not by its caller
 
@@ -76,16 +76,16 @@ class Ray(Engine):
             action = "start Ray here" if self.address is None else f"join Ray at {self.address}"
             raise UsageError(f"can't {action}: {reason}") from None
 
-    def submit(self, runs: Sequence["Run"]) -> None:
-        self.follower.add(runs)
-        for run in runs:
-            device, threads = run.experiment.device, run.experiment.threads
-            path = str(run.path.resolve())
-            task = self.task_for(device, threads).remote(path, device, threads, patience=PATIENCE)
-            self.tasks[task] = run
+    def submit(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self.follower.add(job)
+            device, threads = job[0].experiment.device, job[0].experiment.threads
+            paths = [str(run.path.resolve()) for run in job]
+            task = self.task_for(device, threads).remote(paths, device, threads, patience=PATIENCE)
+            self.tasks[task] = job
 
     def task_for(self, device: str, threads: int) -> Any:
-        """The remote function with the resources that a run needs."""
+        """The remote function with the resources that a job needs."""
         import ray
 
         on_gpu = device.startswith("cuda")
@@ -104,11 +104,11 @@ class Ray(Engine):
             tasks, num_returns=min(MOST_ENDS, len(tasks)), timeout=SECONDS_OF_POLL, fetch_local=True
         )
         for task in ended:
-            run = self.tasks.pop(task)
-            reason = find_reason(task)
-            yield from self.follower.end(run)
-            # The directory decides: a worker may die behind its run's last step.
-            yield End(run, None if reason is None or run.result is not None else reason)
+            job = self.tasks.pop(task)
+            for run, reason in zip(job, find_reasons(task, len(job)), strict=True):
+                yield from self.follower.end(run)
+                # The directory decides: a worker may die behind its run's last step.
+                yield End(run, None if reason is None or run.result is not None else reason)
         yield from self.follower.look()
 
     def stop(self) -> None:
@@ -145,12 +145,12 @@ def start_cluster(**settings: Any) -> None:
                 raise
 
 
-def find_reason(task: Any) -> str | None:
-    """Why a task's run failed; None if it has finished."""
+def find_reasons(task: Any, count: int) -> list[str | None]:
+    """Why a task's runs failed; None for each that has finished."""
     import ray
 
     try:
-        reason: str | None = ray.get(task)
+        reasons: list[str | None] = ray.get(task)
     except ray.exceptions.RayError as error:
-        return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-    return reason
+        return [f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"] * count
+    return reasons

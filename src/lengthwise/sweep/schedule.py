@@ -1,11 +1,12 @@
 """Which run is submitted when: finished ones never, one that starts from another after it."""
 
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lengthwise.sweep.engine import End, Engine
+from lengthwise.sweep.engine import End, Engine, Job
 
 if TYPE_CHECKING:
     from lengthwise.training.display import Display
@@ -37,28 +38,73 @@ def run_all(runs: Sequence["Run"], engine: Engine, display: "Display") -> Ends:
     for end in (end for first in hopeless for end in follow_end(first, dependent, ready)):
         done += 1
         yield end.run, end.reason
-    active: set[Path] = set()
+    active: dict[Path, Job] = {}
+    bundler = Bundler(engine.batch_seeds)
     if not ready:
         return
     try:
         engine.start(list(ready))
         while ready or active:
-            count = min(len(ready), engine.room(len(active)))
-            if count > 0:
-                batch = [ready.popleft() for _ in range(int(count))]
-                active |= {run.path for run in batch}
-                engine.submit(batch)
+            jobs = bundler.take(ready, engine.room(len({id(job) for job in active.values()})))
+            if jobs:
+                active |= {run.path: job for job in jobs for run in job}
+                engine.submit(jobs)
             for event in engine.poll():
                 if not isinstance(event, End):
                     display.show(event)
                     continue
-                active.discard(event.run.path)
+                active.pop(event.run.path, None)
                 for end in follow_end(event, dependent, ready):
                     done += 1
                     yield end.run, end.reason
             display.count(done, len(active), len(runs))
     finally:
         engine.stop()
+
+
+class Bundler:
+    """Makes jobs of runs: single ones, or up to `most` seeds of one experiment together."""
+
+    def __init__(self, most: int):
+        self.most = most
+        self.keys: dict[Path, str] = {}  # what the seeds of an experiment have in common, by run
+        self.declined: dict[str, str | None] = {}  # why seeds can't be trained together, by key
+
+    def take(self, ready: deque["Run"], room: float) -> list[Job]:
+        """Jobs of runs that are ready, at most as many as there is room for."""
+        jobs: list[Job] = []
+        while ready and len(jobs) < room:
+            jobs.append([ready.popleft()] if self.most == 1 else self.take_seeds(ready))
+        return jobs
+
+    def take_seeds(self, ready: deque["Run"]) -> Job:
+        first = ready[0]
+        alike = [run for run in ready if self.key(run) == self.key(first)][: self.most]
+        if len(alike) > 1 and self.decline_reason(first):
+            alike = [first]
+        for run in alike:
+            ready.remove(run)
+        return alike
+
+    def key(self, run: "Run") -> str:
+        from lengthwise.training.seeds import without_seed
+
+        if run.path not in self.keys:
+            self.keys[run.path] = without_seed(run.experiment)
+        return self.keys[run.path]
+
+    def decline_reason(self, run: "Run") -> str | None:
+        """Why the seeds of a run's experiment can't be trained together; it is said once."""
+        from lengthwise.training.seeds import decline_reason
+
+        key = self.key(run)
+        if key not in self.declined:
+            self.declined[key] = reason = decline_reason(run.experiment)
+            if reason:
+                print(
+                    f"{run.path.name}: its seeds are trained one by one: {reason}", file=sys.stderr
+                )
+        return self.declined[key]
 
 
 def find_origin(run: "Run") -> Path | None:

@@ -1,7 +1,7 @@
 """The engine of SLURM: a sweep is one job array, and a job goes on from its run's directory.
 
-A job is a line of a file: which run, on which device, with how many threads. Nothing is pickled, so
-a job that SLURM starts again, a week later or on another node, knows only what the directory says.
+A job is a line of a file: which runs, on which device, with how many threads. Nothing is pickled.
+So a job that SLURM starts again, a week later or on another node, knows only what directories say.
 """
 
 import json
@@ -17,9 +17,9 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.sweep.engine import End, Engine, engine, option
+from lengthwise.sweep.engine import End, Engine, Job, engine, option
 from lengthwise.sweep.follow import Follower
-from lengthwise.sweep.work import train_run
+from lengthwise.sweep.work import train_job
 
 if TYPE_CHECKING:
     from lengthwise.training.loop import Progress
@@ -55,7 +55,7 @@ class Slurm(Engine):
     set: Sequence[str] = option(
         (), "any other option of sbatch, such as account=lab", metavar="KEY=VALUE", repeated=True
     )
-    active: dict[str, "Run"] = field(default_factory=dict, init=False)  # by job, such as 12_3
+    active: dict[str, list["Run"]] = field(default_factory=dict, init=False)  # by job, as in 12_3
     attempts: dict[Path, int] = field(default_factory=dict, init=False)
     missing: dict[str, float] = field(default_factory=dict, init=False)  # ended, result not seen
     follower: Follower = field(default_factory=Follower, init=False)
@@ -74,38 +74,43 @@ class Slurm(Engine):
     def room(self, active: int) -> float:
         return float("inf")  # the array itself has a limit of tasks at a time
 
-    def submit(self, runs: Sequence["Run"]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         """Submit the runs that no job of an earlier command has."""
-        self.follower.add(runs)
         states = job_states()
-        groups: dict[tuple[str, int], list[Run]] = {}
-        for run in runs:
-            job = read_job(run.path)
-            if job is not None and states.get(job) in WAITING | TRAINING:
-                self.active[job] = run
-            else:
-                key = (run.experiment.device, run.experiment.threads)
-                groups.setdefault(key, []).append(run)
+        groups: dict[tuple[str, int], list[Job]] = {}
+        for job in jobs:
+            self.follower.add(job)
+            new = []
+            for run in job:
+                number = read_job(run.path)
+                if number is not None and states.get(number) in WAITING | TRAINING:
+                    self.active.setdefault(number, []).append(run)
+                else:
+                    new.append(run)
+            if new:
+                key = (job[0].experiment.device, job[0].experiment.threads)
+                groups.setdefault(key, []).append(new)
         size = most_tasks()
         for (device, threads), group in groups.items():
             for start in range(0, len(group), size):
                 self.submit_array(group[start : start + size], device, threads)
 
-    def submit_array(self, runs: Sequence["Run"], device: str, threads: int) -> None:
+    def submit_array(self, jobs: Sequence[Job], device: str, threads: int) -> None:
         from lengthwise.base.files import write_atomically, write_json
 
-        folder = runs[0].path.parent.resolve() / FOLDER
+        folder = jobs[0][0].path.parent.resolve() / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
-        tasks = [[str(run.path.resolve()), device, threads] for run in runs]
+        tasks = [[[str(run.path.resolve()) for run in job], device, threads] for job in jobs]
         file = folder / f"{time.time_ns()}.json"
         write_atomically(file, json.dumps(tasks).encode())
-        script = self.script(file, len(runs), device, threads)
+        script = self.script(file, len(jobs), device, threads)
         array = call("sbatch", "--parsable", text=script).strip().partition(";")[0]
-        for number, run in enumerate(runs):
+        for number, runs in enumerate(jobs):
             job = f"{array}_{number}"
-            log = folder / f"{job}.log"
-            write_json(run.path / JOB, {"engine": self.name, "job": job, "log": str(log)})
-            self.active[job] = run
+            fields = {"engine": self.name, "job": job, "log": str(folder / f"{job}.log")}
+            for run in runs:
+                write_json(run.path / JOB, fields)
+            self.active[job] = list(runs)
 
     def script(self, file: Path, count: int, device: str, threads: int) -> str:
         """What sbatch gets; `exec` lets the notice of the time limit reach Python itself."""
@@ -141,17 +146,20 @@ class Slurm(Engine):
             states = job_states()
         except OSError:  # slurmctld is out of reach; the jobs don't need it
             return
-        for job, run in list(self.active.items()):
+        for job, runs in list(self.active.items()):
             state = states.get(job, "unknown")
             if state in WAITING | TRAINING:
                 continue
-            if run.result is None and self.may_be_late(job, state):
+            unfinished = [run for run in runs if run.result is None]
+            if unfinished and self.may_be_late(job, state):
                 continue
             del self.active[job]
-            if run.result is None and self.try_again(run, job, state):
-                continue
-            yield from self.follower.end(run)
-            yield End(run, None if run.result is not None else describe_end(run, job, state))
+            again = [run for run in unfinished if self.try_again(run, job, state)]
+            if again:
+                self.submit([again])
+            for run in (run for run in runs if run not in again):
+                yield from self.follower.end(run)
+                yield End(run, None if run.result is not None else describe_end(run, job, state))
 
     def may_be_late(self, job: str, state: str) -> bool:
         """Whether a job ended well, but its files may not have shown up here yet."""
@@ -159,13 +167,10 @@ class Slurm(Engine):
         return state == "COMPLETED" and time.monotonic() - first < SECONDS_FOR_FILES
 
     def try_again(self, run: "Run", job: str, state: str) -> bool:
-        """Submit a run again whose job was lost or killed, if it is worth it."""
+        """Whether to submit a run again, because its job was lost or killed."""
         attempts = self.attempts[run.path] = self.attempts.get(run.path, 0) + 1
         was_killed = state == "FAILED" and not reason_in_log(run, job)
-        if not (state in LOST or was_killed) or attempts > self.retries:
-            return False
-        self.submit([run])
-        return True
+        return (state in LOST or was_killed) and attempts <= self.retries
 
     def stop(self) -> None:
         jobs = list(self.active)
@@ -242,14 +247,14 @@ def log_file(run: "Run", job: str) -> Path:
 
 def reason_in_log(run: "Run", job: str) -> str | None:
     """Why a run failed, as its job wrote it; None if the job was killed instead."""
-    log = log_file(run, job)
+    log, begin = log_file(run, job), f"{FAILED}{run.path.name}: "
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    reasons = [line.removeprefix(FAILED) for line in lines if line.startswith(FAILED)]
+    reasons = [line.removeprefix(begin) for line in lines if line.startswith(begin)]
     return reasons[-1] if reasons else None
 
 
 def work(file: str) -> None:
-    """Train the run of this task. Before its time limit the job saves, and SLURM requeues it."""
+    """Train the runs of this task. Before its time limit the job saves, and SLURM requeues it."""
     at_limit = False
 
     def take_notice(number: int, frame: Any) -> None:
@@ -260,18 +265,21 @@ def work(file: str) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGUSR1, take_notice)
     array, number = os.environ["SLURM_ARRAY_JOB_ID"], os.environ["SLURM_ARRAY_TASK_ID"]
-    path, device, threads = json.loads(Path(file).read_text())[int(number)]
-    before = checkpoint_time(path)
+    paths, device, threads = json.loads(Path(file).read_text())[int(number)]
+    before = list(map(checkpoint_time, paths))
     try:
-        reason = train_run(path, device, threads, patience=PATIENCE)
+        reasons = train_job(paths, device, threads, patience=PATIENCE)
     except KeyboardInterrupt:
-        if at_limit and checkpoint_time(path) == before:
-            sys.exit(f"{FAILED}its time limit is too short: it came before the first step")
-        if at_limit:
+        if not at_limit:
+            sys.exit("stopped")
+        if list(map(checkpoint_time, paths)) != before:
             subprocess.run(["scontrol", "requeue", f"{array}_{number}"], check=True)
-        sys.exit("saved" if at_limit else "stopped")
-    if reason:
-        sys.exit(f"{FAILED}{' '.join(reason.split())}")
+            sys.exit("saved")
+        reasons = ["its time limit is too short: it came before the first step"] * len(paths)
+    failed = [(path, reason) for path, reason in zip(paths, reasons, strict=True) if reason]
+    for path, reason in failed:
+        print(f"{FAILED}{Path(path).name}: {' '.join(reason.split())}", file=sys.stderr)
+    sys.exit(1 if failed else 0)
 
 
 def checkpoint_time(run: str) -> int:

@@ -28,12 +28,14 @@ def sweep(
     on: str | Engine = "local",
     retry: bool = False,
     progress: bool = True,
+    batch_seeds: int = 1,
 ) -> "Comparison":
     """Train experiments, `jobs` at a time, and compare them; finished ones are not trained again.
 
     `experiments` is a list, or one mapping of keys for all of `grid`, which has a list of values
     for each of its keys: sweep({"training.steps": 500}, {"model.position": ["rope", "alibi"]}).
-    `on` is an engine or its name. `retry` trains runs that failed again.
+    `on` is an engine or its name. `retry` trains runs that failed again. `batch_seeds` trains up to
+    so many seeds of an experiment as one batched model, for a GPU.
     """
     from lengthwise.base import UsageError
     from lengthwise.training.grid import change, expand, read_axis
@@ -47,7 +49,7 @@ def sweep(
         raise UsageError(f"a sweep is of a list of experiments, not of {experiments!r}")
     else:
         chosen = [change(experiment, {}) for experiment in experiments]
-    engine = on if isinstance(on, Engine) else build_engine(on, jobs)
+    engine = on if isinstance(on, Engine) else build_engine(on, jobs, None, batch_seeds)
     return run_sweep(chosen, Path(root), engine, retry, progress)
 
 

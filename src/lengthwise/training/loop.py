@@ -28,7 +28,7 @@ from lengthwise.training.checkpoint import State, load_checkpoint, save_checkpoi
 from lengthwise.training.distributed import ALONE, Alone
 from lengthwise.training.experiment import Experiment, TrainingConfig
 from lengthwise.training.interrupts import deferred_interrupts
-from lengthwise.training.journal import Journal, NoJournal
+from lengthwise.training.journal import NoJournal
 from lengthwise.training.origin import load_optimizer, load_origin
 from lengthwise.training.prefetch import draw_ahead
 from lengthwise.training.runs import Run
@@ -61,34 +61,74 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
     if group.size == 1:  # several processes share a batch
         memory.check_training(experiment)
     with run.locked() if group.leads else nullcontext(), deferred_interrupts() as interrupted:
-        run.manifest.verify()
-        if run.result is None:
-            state = load_state(run, device, group)
-            metrics = run.open_metrics(state.step) if group.leads else NoJournal()
-            yield from take_steps(run, state, metrics, group, interrupted)
-            finish(run, state, metrics, group, interrupted)
-        elif group.leads:
+        if not needs_training(run, group):
+            return
+        session = Session(run, device, group)
+        state, encoder = session.state, session.state.solver.encoder
+        for batch, layers in session.batches():
+            if state.step == session.first:
+                session.begin(fast.decline_reason(encoder, batch.tokens, batch.coordinates))
+            loss = take_step(state, batch, layers, experiment, group)
+            stop = group.any(interrupted())
+            progress = session.record(loss, stop)
+            if stop:
+                raise KeyboardInterrupt
+            try:
+                yield progress
+            except GeneratorExit:  # the caller leaves its loop early
+                session.save()
+                raise
+        session.finish(interrupted)
+
+
+def needs_training(run: Run, group: Alone = ALONE) -> bool:
+    """Whether a run is not finished yet; the run must be locked, and is checked."""
+    run.manifest.verify()
+    if run.result is not None:
+        if group.leads:
             run.clean_up()
+        return False
+    run.check_code()
+    if group.leads:
+        run.forget_failure()
+    return True
 
 
-def take_steps(
-    run: Run, state: State, metrics: Journal, group: Alone, interrupted: Callable[[], bool]
-) -> Iterator[Progress]:
-    """Train from the state's step to the last; at intervals log, evaluate and save."""
-    experiment, config, solver = run.experiment, run.experiment.training, state.solver
-    first, steps, device = state.step, experiment.steps, solver.device.type
-    accuracy, shown_loss = run.last_accuracy(), math.nan
-    started = time.monotonic() - state.seconds
-    rows = group.rows(config.batch_size)
-    drawn = batches(experiment, solver, first, data_seed(run), rows)
-    for batch, layers in draw_ahead(drawn, BATCHES_AHEAD[device]):
-        if state.step == first:
-            reason = record_session(run, state, batch, group)
-            session_started = time.monotonic()
-        rate = learning_rate(config, state.step, steps)
-        loss = take_step(state, batch, layers, rate, experiment, group)
+class Session:
+    """A run that this process trains: its state, and what is due before, after and between steps.
 
-        step, last, stop = state.step, state.step == steps, group.any(interrupted())
+    The run must be locked. Only the first process of a group writes its directory.
+    """
+
+    def __init__(self, run: Run, device: torch.device, group: Alone = ALONE):
+        self.run, self.experiment, self.group = run, run.experiment, group
+        self.state = initial_state(run, device)
+        load_checkpoint(run, self.state)
+        group.keep_first(self.state.window.counts)
+        self.metrics = run.open_metrics(self.state.step) if group.leads else NoJournal()
+        self.accuracy, self.first = run.last_accuracy(), self.state.step
+        self.started = time.monotonic() - self.state.seconds  # of all sessions together
+        if self.first == 0 and self.experiment.training.keeps(0) and group.leads:
+            run.keep_weights(self.state.solver, 0)
+
+    def batches(self) -> Iterator[tuple[TrainingBatch, int]]:
+        """The batches that are left, or this process's rows of them, drawn ahead for a GPU."""
+        solver, rows = self.state.solver, self.group.rows(self.experiment.training.batch_size)
+        drawn = batches(self.experiment, solver, self.first, data_seed(self.run), rows)
+        return draw_ahead(drawn, BATCHES_AHEAD[solver.device.type])
+
+    def begin(self, declined: str | None) -> None:
+        """Note the machine, and why PyTorch computes the run and not the C code."""
+        self.declined, self.began, self.shown_loss = declined, time.monotonic(), math.nan
+        if self.group.leads:
+            description = machine.describe(self.experiment.device, declined, self.group.size)
+            self.run.record_session(description, self.first)
+
+    def record(self, loss: Tensor, stop: bool) -> Progress:
+        """Log, evaluate and save what is due after a step; all is saved if training stops."""
+        run, state, experiment, group = self.run, self.state, self.experiment, self.group
+        config, step, steps = experiment.training, state.step, experiment.steps
+        last = step == steps
         log = step % config.log_every == 0 or last
         save = step % config.checkpoint_every == 0 or last or stop
         seen = {"step": step, "examples": step * config.batch_size}
@@ -96,100 +136,81 @@ def take_steps(
             group.add_up(state.window.counts)
             check_finite(run, state, group)
         if log:
-            metrics.append({**seen, "learning_rate": rate, **state.window.to_json()})
+            rate = learning_rate(config, step - 1, steps)
+            self.metrics.append({**seen, "learning_rate": rate, **state.window.to_json()})
             state.window.clear()
         if step % experiment.evaluation.every == 0 or last:
-            tested = evaluate_during_training(solver, experiment, step, group)
-            accuracy = {a.length: a.exact_match for a in tested}
-            metrics.append({**seen, "evaluation": [a.to_json() for a in tested]})
-        state.seconds = time.monotonic() - started
+            tested = evaluate_during_training(state.solver, experiment, step, group)
+            self.accuracy = {a.length: a.exact_match for a in tested}
+            self.metrics.append({**seen, "evaluation": [a.to_json() for a in tested]})
+        state.seconds = time.monotonic() - self.started
         if config.keeps(step) and group.leads:
-            run.keep_weights(solver, step)
+            run.keep_weights(state.solver, step)
         if save and group.leads:
-            save_checkpoint(run, state, metrics)
-        if stop:
-            raise KeyboardInterrupt
+            save_checkpoint(run, state, self.metrics)
+        if log or loss.device.type == "cpu":  # to ask a GPU at every step would make it wait
+            self.shown_loss = loss.item()
+        pace = (time.monotonic() - self.began) / (step - self.first)
+        return Progress(
+            run.path.name,
+            step,
+            steps,
+            self.shown_loss,
+            self.accuracy,
+            config.batch_size / pace,
+            pace * (steps - step),
+            self.declined,
+        )
 
-        if log or device == "cpu":  # to ask a GPU at every step would make it wait
-            shown_loss = loss.item()
-        pace = (time.monotonic() - session_started) / (step - first)
-        rates = config.batch_size / pace, pace * (steps - step)
-        try:
-            yield Progress(run.path.name, step, steps, shown_loss, accuracy, *rates, reason)
-        except GeneratorExit:  # the caller leaves its loop early
-            check_finite(run, state, group)
-            if group.leads:
-                save_checkpoint(run, state, metrics)
-            raise
+    def save(self) -> None:
+        check_finite(self.run, self.state, self.group)
+        if self.group.leads:
+            save_checkpoint(self.run, self.state, self.metrics)
+
+    def finish(self, interrupted: Callable[[], bool]) -> None:
+        """The final evaluation, and the result."""
+        run, experiment, solver = self.run, self.experiment, self.state.solver
+        tested = evaluate_at_end(solver, experiment, self.group, interrupted)
+        result = {
+            "identity": run.identity,
+            "steps": experiment.steps,
+            "examples": experiment.steps * experiment.training.batch_size,
+            "parameters": sum(p.numel() for p in solver.parameters()),
+            "seconds": round(time.monotonic() - self.started, 1),
+            "evaluation": [a.to_json() for a in tested],
+        }
+        if self.group.leads:
+            if experiment.training.keep_optimizer:
+                save_optimizer(run, self.state)
+            run.finish(solver, result, self.metrics)
+        self.group.wait()
 
 
 def take_step(
-    state: State,
-    batch: TrainingBatch,
-    layers: int,
-    rate: float,
-    experiment: Experiment,
-    group: Alone,
+    state: State, batch: TrainingBatch, layers: int, experiment: Experiment, group: Alone
 ) -> Tensor:
     """One step of training on a batch, or on this process's rows of it; returns its loss."""
-    solver, config = state.solver, experiment.training
-    for parameters in state.optimizer.param_groups:
-        parameters["lr"] = rate
-    with model_rng(solver, experiment, state.step, group.rank), autocast(experiment):
-        logits = solver(batch, layers)
+    with model_rng(state.solver, experiment, state.step, group.rank), autocast(experiment):
+        logits = state.solver(batch, layers)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
     state.optimizer.zero_grad()
     loss.backward()
-    loss = group.average(solver, loss, len(batch.tokens) / config.batch_size)
-    if config.clip:
-        torch.nn.utils.clip_grad_norm_(solver.parameters(), config.clip)
-    state.optimizer.step()
+    share = len(batch.tokens) / experiment.training.batch_size
+    loss = group.average(state.solver, loss, share)
+    update(state, experiment)
     state.window.add(loss, logits, batch)
-    state.step += 1
     return loss
 
 
-def load_state(run: Run, device: torch.device, group: Alone) -> State:
-    """The state at the last checkpoint, or before the first step."""
-    run.check_code()
-    if group.leads:
-        run.forget_failure()
-    state = initial_state(run, device)
-    load_checkpoint(run, state)
-    group.keep_first(state.window.counts)
-    if state.step == 0 and run.experiment.training.keeps(0) and group.leads:
-        run.keep_weights(state.solver, 0)
-    return state
-
-
-def record_session(run: Run, state: State, batch: TrainingBatch, group: Alone) -> str | None:
-    """Note what computes this session, before its first step; returns why it is not the C code."""
-    reason = fast.decline_reason(state.solver.encoder, batch.tokens, batch.coordinates)
-    if group.leads:
-        description = machine.describe(run.experiment.device, reason, group.size)
-        run.record_session(description, state.step)
-    return reason
-
-
-def finish(
-    run: Run, state: State, metrics: Journal, group: Alone, interrupted: Callable[[], bool]
-) -> None:
-    """Evaluate the trained model and record the result."""
-    started, experiment = time.monotonic(), run.experiment
-    tested = evaluate_at_end(state.solver, experiment, group, interrupted)
-    result = {
-        "identity": run.identity,
-        "steps": experiment.steps,
-        "examples": experiment.steps * experiment.training.batch_size,
-        "parameters": sum(p.numel() for p in state.solver.parameters()),
-        "seconds": round(state.seconds + time.monotonic() - started, 1),
-        "evaluation": [a.to_json() for a in tested],
-    }
-    if group.leads:
-        if experiment.training.keep_optimizer:
-            save_optimizer(run, state)
-        run.finish(state.solver, result, metrics)
-    group.wait()
+def update(state: State, experiment: Experiment) -> None:
+    """Change the weights by their gradients."""
+    config = experiment.training
+    for parameters in state.optimizer.param_groups:
+        parameters["lr"] = learning_rate(config, state.step, experiment.steps)
+    if config.clip:
+        torch.nn.utils.clip_grad_norm_(state.solver.parameters(), config.clip)
+    state.optimizer.step()
+    state.step += 1
 
 
 def initial_state(run: Run, device: torch.device) -> State:
