@@ -1,9 +1,11 @@
 """Engines against the local one, and two processes against one: `make bench-cluster`.
 
 It prints ratios, each of times measured one after the other on this machine. Leave it alone
-meanwhile. SLURM is measured where `sbatch` is found (`python tests/slurm_here.py DIR`).
+meanwhile. SLURM is measured where its commands reach one (`python tests/slurm_here.py DIR`).
+`python bench/cluster.py PART ...` measures some parts only.
 """
 
+import argparse
 import os
 import shutil
 import socket
@@ -12,16 +14,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from lengthwise.fast import use_pytorch
 from lengthwise.sweep import Engine, build_engine, run_all
 from lengthwise.sweep.ray import OWN_CLUSTER
 from lengthwise.training import keys
 from lengthwise.training.display import Display
+from lengthwise.training.loop import train
 from lengthwise.training.runs import Run
+from lengthwise.training.seeds import train_seeds
 
 SHORT = {"model.preset": "tiny", "training.steps": 20, "evaluation.final_examples": 50}
 LONG = {"model.preset": "cpu", "training.steps": 400, "evaluation.final_examples": 50}
@@ -30,6 +37,13 @@ BASE: dict[str, Any] = {
     "training.batch_size": 32,
     "evaluation.final_examples": 50,
 }
+SEEDS: dict[str, Any] = {
+    "model.preset": "tiny",
+    "training.steps": 200,
+    "evaluation.every": 1000,
+    "evaluation.final_examples": 1,
+}
+SEED_COUNT = 8
 BASE_STEPS = 60, 10  # of the run, and of the start that is left out
 RUNS = 16
 
@@ -91,17 +105,60 @@ def examples_per_second(processes: int) -> float:
     return (steps - first) * BASE["training.batch_size"] / (times[-1] - times[0])
 
 
-def main() -> None:
+def seeds_seconds(together: bool, plain: bool = False) -> float:
+    """How long the steps of several seeds take: as one batched model, or one after the other."""
+    with tempfile.TemporaryDirectory() as folder, use_pytorch() if plain else nullcontext():
+        runs = create(SEEDS, range(SEED_COUNT), Path(folder))
+        steps = train_seeds(runs, {}) if together else chain.from_iterable(map(train, runs))
+        started = time.monotonic()
+        for _ in steps:
+            pass
+        return time.monotonic() - started
+
+
+def measure_engines() -> None:
     local = sweep_seconds(build_engine("local", 2), SHORT, RUNS)
     print(f"local: {1000 * local / RUNS:.0f} ms for a run of {SHORT['training.steps']} steps")
-    for name in ["ray", *(["slurm"] if shutil.which("sbatch") else [])]:
+    for name in ["ray", *(["slurm"] if is_slurm_here() else [])]:
         other = sweep_seconds(build_engine(name, 2), SHORT, RUNS)
-        print(f"{name} against local, time of a short run: {other / local:.2f}")
-    ratio = sweep_seconds(build_engine("local", 2), LONG, 8) / two_nodes_seconds(LONG, 8)
-    print(f"two Ray nodes of one core against one machine of two, speed: {ratio:.2f}")
-    ratio = examples_per_second(2) / examples_per_second(1)
-    print(f"two processes of torchrun against one at Base, speed: {ratio:.2f}")
+        print(f"{name}: {1000 * other / RUNS:.0f} ms, {other / local:.2f} of local")
 
+
+def is_slurm_here() -> bool:
+    return shutil.which("sinfo") is not None and subprocess.run(["sinfo"]).returncode == 0
+
+
+def measure_nodes() -> None:
+    one_machine = sweep_seconds(build_engine("local", 2), LONG, 8)
+    two_nodes = two_nodes_seconds(LONG, 8)
+    print(f"one machine of two cores: {one_machine:.1f} s; two Ray nodes of one: {two_nodes:.1f} s")
+    print(f"two Ray nodes of one core against one machine of two: {one_machine / two_nodes:.2f}")
+
+
+def measure_processes() -> None:
+    two, one = examples_per_second(2), examples_per_second(1)
+    print(f"Base: {one:.1f} examples a second by one process, {two:.1f} by two: {two / one:.2f}")
+
+
+def measure_seeds() -> None:
+    seconds = {
+        "one batched model": seeds_seconds(together=True),
+        "one after the other, by PyTorch": seeds_seconds(together=False, plain=True),
+        "one after the other, in C": seeds_seconds(together=False),
+    }
+    for name, value in seconds.items():
+        print(f"{SEED_COUNT} seeds of {SEEDS['training.steps']} steps, {name}: {value:.1f} s")
+
+
+PARTS = {
+    "engines": measure_engines,
+    "nodes": measure_nodes,
+    "processes": measure_processes,
+    "seeds": measure_seeds,
+}
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    for part in parser.parse_args().parts or PARTS:
+        PARTS[part]()

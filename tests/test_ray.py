@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,15 @@ def agent_ports() -> dict[str, Any]:
     return {name: free_port() for name in names}
 
 
+def wait_for_node(get_node: Callable[..., Any], *arguments: Any) -> Any:
+    """Ray itself waits 30 seconds for a node to register, and has no setting for that."""
+    for _ in range(300):
+        with suppress(RuntimeError):  # it has not registered yet
+            return get_node(*arguments)
+        time.sleep(1)
+    return get_node(*arguments)
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head without cores, which nothing is trained on, and two nodes of one core."""
@@ -60,8 +70,7 @@ def cluster() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**OWN_CLUSTER, **SLOW_MACHINE}.items():
             patch.setenv(name, value)
-        # Ray itself waits 30 seconds for a node, and has no setting for that.
-        patch.setattr(services, "get_node", partial(services.get_node_with_retry, timeout_s=300))
+        patch.setattr(services, "get_node", partial(wait_for_node, services.get_node))
         head = {"num_cpus": 0, "include_dashboard": False, **agent_ports()}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         for _ in range(2):
