@@ -69,6 +69,15 @@ class Slurm(Engine):
         for text in self.set:
             if not text.partition("=")[0].strip("-"):
                 raise UsageError(f"--slurm-set is {text!r}, but it should be as in account=lab")
+        for name in ("notice", "retries"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"--slurm-{name} is {getattr(self, name)}, but can't be negative")
+        limit = seconds_of(self.time or "")
+        if limit is not None and limit <= self.notice:
+            raise UsageError(
+                f"--slurm-time is {limit} seconds, but a job saves {self.notice} seconds before its"
+                " limit; --slurm-notice changes that"
+            )
         call("sinfo", "--noheader")
 
     def room(self, active: int) -> float:
@@ -205,6 +214,20 @@ def call(*words: str, text: str = "") -> str:
         reason = " ".join(done.stderr.split())
         raise UsageError(f"SLURM refuses `{words[0]}`: {reason}")
     return done.stdout
+
+
+def seconds_of(limit: str) -> int | None:
+    """A time limit as sbatch reads it; None if it is something else, such as UNLIMITED.
+
+    >>> [seconds_of(text) for text in ("10", "10:30", "1:00:00", "1-0", "2-12:30", "UNLIMITED")]
+    [600, 630, 3600, 86400, 217800, None]
+    """
+    days, dash, rest = limit.rpartition("-")
+    numbers = rest.split(":")
+    units = (3600, 60, 1) if dash or len(numbers) == 3 else (60, 1)
+    if len(numbers) > len(units) or not all(n.isdecimal() for n in [*numbers, days or "0"]):
+        return None
+    return 86400 * int(days or 0) + sum(u * int(n) for u, n in zip(units, numbers, strict=False))
 
 
 def job_states() -> dict[str, str]:
