@@ -16,6 +16,7 @@ import pytest
 from many_runs import ActingDisplay, assert_same_as_here, create, holders, sessions, wait_until
 from slurm_here import free_port
 
+from lengthwise.base import UsageError
 from lengthwise.sweep import build_engine, run_all
 from lengthwise.sweep.ray import OWN_CLUSTER
 from lengthwise.training.display import Display
@@ -231,3 +232,9 @@ def test_a_cluster_that_starts_too_slowly_is_started_again(
     assert list(run_all([run], build_engine("ray", 1), Display())) == [(run, None)]
     assert "timed out during startup" in failures[0]
     assert set(Process().children()) <= set(before)
+
+
+def test_an_address_where_nobody_answers_is_refused(tmp_path: Path) -> None:
+    own = build_engine("ray", None, {"ray": {"address": f"127.0.0.1:{free_port()}"}})
+    with pytest.raises(UsageError, match=r"can't join Ray at 127.*refused"):
+        list(run_all([create(tmp_path)], own, Display()))

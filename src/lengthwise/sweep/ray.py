@@ -1,6 +1,7 @@
 """The engine of a Ray cluster: a job is a task, and Ray decides where it is trained."""
 
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 SECONDS_OF_POLL = 0.5
 MOST_ENDS = 100  # that one poll tells of
 SECONDS_TO_STOP = 60.0
+SECONDS_TO_ANSWER = 30.0
 # Of a cluster on this machine: nothing is sent anywhere, and runs have the priority of any process.
 OWN_CLUSTER = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 PATIENCE = 60.0  # seconds in which a worker of a killed driver gives up its run
@@ -69,6 +71,7 @@ class Ray(Engine):
                 cores = max(os.cpu_count() or 1, (self.jobs or 1) * threads)
                 start_cluster(num_cpus=cores, **settings)
             else:
+                check_answers(self.address)
                 ray.init(self.address, **settings)
             self.connected = True
         except Exception as error:  # Ray raises many kinds
@@ -123,6 +126,13 @@ class Ray(Engine):
         if self.connected:
             ray.shutdown()
             self.connected = False
+
+
+def check_answers(address: str) -> None:
+    """Raise an error unless somebody answers there; Ray itself would try for many minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
 
 
 def start_cluster(**settings: Any) -> None:
