@@ -40,7 +40,7 @@ BASE: dict[str, Any] = {
 SEEDS: dict[str, Any] = {
     "model.preset": "tiny",
     "training.steps": 200,
-    "evaluation.every": 1000,
+    "evaluation.examples": 1,
     "evaluation.final_examples": 1,
 }
 SEED_COUNT = 8
