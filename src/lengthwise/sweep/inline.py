@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from lengthwise.sweep.engine import End, Engine, engine
+from lengthwise.sweep.engine import End, Engine, Job, engine
 
 if TYPE_CHECKING:
     from lengthwise.training.loop import Progress
@@ -19,7 +19,7 @@ class Inline(Engine):
 
     here: ClassVar[bool] = True
     jobs: int | None = 1
-    submitted: list["Run"] = field(default_factory=list, init=False)
+    submitted: list[Job] = field(default_factory=list, init=False)
 
     def check(self, runs: Sequence["Run"]) -> None:
         from lengthwise.base import UsageError
@@ -27,19 +27,21 @@ class Inline(Engine):
         if self.jobs != 1:
             raise UsageError(f"this process trains 1 run at a time, not {self.jobs}")
 
-    def submit(self, runs: Sequence["Run"]) -> None:
-        self.submitted += runs
+    def submit(self, jobs: Sequence[Job]) -> None:
+        self.submitted += jobs
 
     def poll(self) -> Iterator["Progress | End"]:
         import torch
 
         from lengthwise.base import UsageError
         from lengthwise.training.loop import train
+        from lengthwise.training.seeds import train_seeds
 
-        run, threads = self.submitted.pop(0), torch.get_num_threads()
+        job, threads = self.submitted.pop(0), torch.get_num_threads()
+        failures: dict[Run, str] = {}
+        reason = None
         try:
-            yield from train(run)
-            reason = None
+            yield from train(job[0]) if len(job) == 1 else train_seeds(job, failures)
         except UsageError as error:
             reason = str(error)
         except Exception as error:
@@ -47,7 +49,7 @@ class Inline(Engine):
             reason = f"{type(error).__name__}: {error}"
         finally:
             torch.set_num_threads(threads)
-        yield End(run, reason)
+        yield from (End(run, reason or failures.get(run)) for run in job)
 
     def stop(self) -> None:
         self.submitted.clear()

@@ -113,7 +113,7 @@ def share_code(runs: "Sequence[Run]", engine: Engine) -> Engine:
     if not engine.here:
         raise UsageError(f"{why}; write it to a file, and import that in the notebook")
     print(f"{why}: this process trains one run after another", file=sys.stderr)
-    return Inline()
+    return Inline(batch_seeds=engine.batch_seeds)
 
 
 def split_failed(runs: "Sequence[Run]", retry: bool) -> "tuple[list[Run], dict[Path, str]]":
