@@ -71,7 +71,7 @@ def test_absurd_values_are_refused(tmp_path: Path, subtests: pytest.Subtests) ->
         ("--start_from \0", "it has characters that can't be written to a file"),
     ]
     for words, sentence in cases:
-        with subtests.test(words):
+        with subtests.test(ascii(words)):
             with pytest.raises(UsageError) as error:
                 create(words, tmp_path)
             assert sentence in str(error.value)
@@ -97,7 +97,7 @@ def test_absurd_files_are_refused(tmp_path: Path, subtests: pytest.Subtests) -> 
         "start_from: \ud800",
     ]
     for text in cases:
-        with subtests.test(text):
+        with subtests.test(ascii(text[:60])):
             content = text.encode(errors="surrogatepass")
             (tmp_path / "config.yaml").write_bytes(content)
             with pytest.raises(UsageError) as error:

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from pydantic import ValidationError
 
-LONGEST_SENTENCE, LONGEST_VALUE = 2000, 200  # characters
+LONGEST_SENTENCE, LONGEST_VALUE, LONGEST_PROBLEM = 2000, 200, 40  # characters
 NOT_IMPORTED = "code that is not imported (--import FILE)"  # why a run or a model can't be read
 
 
@@ -17,7 +17,7 @@ class UsageError(ValueError):
         super().__init__(shorten(" ".join(printable.split()), LONGEST_SENTENCE))
 
 
-def shorten(text: str, longest: int) -> str:
+def shorten(text: str, longest: int = LONGEST_PROBLEM) -> str:
     """Long text with its middle left out."""
     half = longest // 2
     return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"

@@ -16,11 +16,11 @@ from rich.text import Text
 from lengthwise.arithmetic.digits import Numbers, random_numbers
 from lengthwise.arithmetic.tasks import Addition, Multiplication, Task
 from lengthwise.base import UsageError, generator
+from lengthwise.base.errors import shorten
 from lengthwise.base.progress import show_progress
 from lengthwise.evaluation.accuracy import Score, check_lengths
 from lengthwise.problems.training_set import Examples
 from lengthwise.solver import Solver
-from lengthwise.solver.text import shorten
 
 Rng = np.random.Generator
 # The digits of each operand, as from `task.operand_digits(n)`; the first has n.
@@ -66,9 +66,8 @@ def case(
 
     def register(sample: Sample) -> Sample:
         known = CASES.get(name)
-        if (
-            known and known.sample.__qualname__ != sample.__qualname__
-        ):  # not a notebook's cell again
+        # A notebook's cell may define a case again.
+        if known and known.sample.__qualname__ != sample.__qualname__:
             raise UsageError(f"there is a stress case '{name}' already")
         description = (sample.__doc__ or "").partition("\n")[0]
         CASES[name] = Case(name, description, of, most_operands, sample)

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from lengthwise.solver.text import shorten
+from lengthwise.base.errors import shorten
 from lengthwise.training.display import percent
 
 MOST_SHOWN = 12  # failures

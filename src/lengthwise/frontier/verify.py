@@ -16,13 +16,13 @@ from typing import Any
 
 from lengthwise import __version__
 from lengthwise.base import UsageError
+from lengthwise.base.errors import shorten
 from lengthwise.base.extensions import VARIABLE
 from lengthwise.evaluation.accuracy import wilson
 from lengthwise.frontier import answering, claims, sandbox
 from lengthwise.frontier.answering import UNCHANGED
 from lengthwise.frontier.claims import Claim, Problem
 from lengthwise.frontier.sandbox import Limits
-from lengthwise.solver.text import shorten
 from lengthwise.training.experiment import CONFIG
 from lengthwise.training.runs import Run
 

@@ -22,7 +22,8 @@ def mixture(name: str) -> Callable[[Rewrite], Rewrite]:
 
     def register(rewrite: Rewrite) -> Rewrite:
         known = MIXTURES.get(name)
-        if known and known.__qualname__ != rewrite.__qualname__:  # not a notebook's cell again
+        # A notebook's cell may define a mixture again.
+        if known and known.__qualname__ != rewrite.__qualname__:
             raise UsageError(f"there is a mixture '{name}' already")
         MIXTURES[name] = rewrite
         return rewrite

@@ -16,6 +16,7 @@ from lengthwise import fast
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import TASKS, Product, Task
 from lengthwise.base import Choice, UsageError, show
+from lengthwise.base.errors import shorten
 from lengthwise.base.files import write_atomically, writing
 from lengthwise.base.manifest import MANIFEST
 from lengthwise.base.progress import show_progress
@@ -26,14 +27,14 @@ from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
 from lengthwise.problems.training_set import Examples
 from lengthwise.solver import saved
 from lengthwise.solver.card import make_card
-from lengthwise.solver.text import parse_problem, shorten
+from lengthwise.solver.text import parse_problem
 from lengthwise.solver.tokens import tokens_of
 
 if TYPE_CHECKING:
     from lengthwise.solver.inside.trace import Trace
 
-# How many symbols are worked on at once. On a CPU more is not faster.
 MOST_LAYERS = 100_000
+# How many symbols are worked on at once. On a CPU more is not faster.
 SYMBOLS_AT_ONCE = {"cpu": 6000, "cuda": 50_000, "mps": 50_000}
 
 
@@ -95,7 +96,7 @@ class Solver(
     def from_pretrained(  # type: ignore[override]
         cls, source: str | Path, *, map_location: str = "cpu", **options: Any
     ) -> "Solver":
-        """A model from a directory or the Hub; every byte is verified, and no weight may lack.
+        """A model from a directory or the Hub, of which every byte and every weight is verified.
 
         `options` are those of `huggingface_hub.snapshot_download`, such as `revision`.
         """

@@ -5,6 +5,7 @@ import re
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import SYMBOL
 from lengthwise.base import UsageError, show
+from lengthwise.base.errors import shorten
 from lengthwise.problems.layouts import Layout
 
 # Possessive: what was matched is never given back, so that refusing long text takes no time.
@@ -44,8 +45,3 @@ def is_problem(problem: object, operands: int) -> bool:
     if not isinstance(problem, str) or not PROBLEM.fullmatch(problem):
         return False
     return operands == 1 or not problem.strip(" =").isdecimal()
-
-
-def shorten(text: str) -> str:
-    """Long text with its middle left out."""
-    return text if len(text) <= 40 else f"{text[:20]}…{text[-10:]}"

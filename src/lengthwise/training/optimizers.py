@@ -51,9 +51,11 @@ class MuonChoice(Optimizer):
     def build(
         self, model: nn.Module, betas: tuple[float, float], weight_decay: float
     ) -> torch.optim.Optimizer:
-        named = [(name, parameter) for name, parameter in model.named_parameters()]
-        matrices = [p for name, p in named if p.dim() == 2 and ".layers." in name]
-        others = [p for name, p in named if not (p.dim() == 2 and ".layers." in name)]
+        matrices: list[nn.Parameter] = []
+        others: list[nn.Parameter] = []
+        for name, parameter in model.named_parameters():
+            is_matrix = parameter.dim() == 2 and ".layers." in name
+            (matrices if is_matrix else others).append(parameter)
         return Muon(matrices, others, self.rate_factor, self.momentum, betas, weight_decay)
 
 

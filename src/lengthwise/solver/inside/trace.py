@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lengthwise.base import UsageError, nearest
+from lengthwise.base.errors import shorten
 from lengthwise.problems.layouts import Layout
 from lengthwise.solver.inside.sites import parse_site
-from lengthwise.solver.text import shorten
 from lengthwise.solver.tokens import Token
 
 if TYPE_CHECKING:
