@@ -24,6 +24,8 @@ from lengthwise.problems.layouts import (
     VOCABULARY,
     Layout,
     LongMultiplicationLayout,
+    PaperLayout,
+    WrittenField,
 )
 from lengthwise.problems.sampling import sample_numbers
 
@@ -113,6 +115,21 @@ def test_a_layout_loses_nothing(case: tuple[object, object, int]) -> None:
     targets = layout.encode_targets(operands, answer)
     assert targets.shape == (len(tokens), layout.n_supervised)
     assert targets[:, layout.answer_at].tolist() == answers.tolist()
+
+
+def test_operands_may_be_written_in_any_order() -> None:
+    class Reversed(PaperLayout):
+        def arrange(self) -> list[WrittenField]:
+            return super().arrange()[::-1]
+
+    layout = Reversed(PaperLayout.Options(), Addition(), digits=3)
+    operands = Numbers.from_ints([12, 999]), Numbers.from_ints([3, 45])
+    assert layout.text(layout.encode(operands)) == [
+        "3 <PAD> <PAD> + 1 2 <PAD>",
+        "4 5 <PAD> + 9 9 9",
+    ]
+    assert [n.to_ints() for n in layout.decode(layout.encode(operands))] == [[12, 999], [3, 45]]
+    assert layout.coordinates(operands).operand.tolist() == [1, 1, 1, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("case", SOME, ids=SOME_NAMES)
@@ -383,7 +400,6 @@ def test_long_multiplication_has_a_row_for_each_product_and_each_sum() -> None:
     assert answer_at.tolist() == [0, 4, 8, 9, 10]
 
 
-@pytest.mark.parametrize("second_digits", [3, None])
 @pytest.mark.parametrize(
     ("first", "second", "padding", "rows", "width"),
     [
@@ -395,20 +411,23 @@ def test_long_multiplication_has_a_row_for_each_product_and_each_sum() -> None:
     ],
 )
 def test_long_multiplication_has_the_rows_that_second_operands_need(
-    first: int, second: int, padding: int, rows: int, width: int, second_digits: int | None
+    first: int, second: int, padding: int, rows: int, width: int, subtests: pytest.Subtests
 ) -> None:
-    operands = Numbers.from_ints([first, 1]), Numbers.from_ints([second, 1])
-    fitted = long_multiplication(second_digits).fit(operands, padding)
-    assert [field.width for field in fitted.fields] == [width] * (2 * rows) + [rows]
-    read = fitted.decode(fitted.encode(operands))
-    assert [numbers.to_ints() for numbers in read] == [[first, 1], [second, 1]]
-    answer = fitted.task.answer(*operands)
-    targets = fitted.encode_targets(operands, answer)
-    assert targets[:, fitted.answer_at].tolist() == fitted.encode_answer(answer).tolist()
-    in_rows = targets.reshape(2, 2 * rows, width + 1)
-    empty = [first == 0 and row > 0 for row in [*range(rows)] * 2]
-    assert (in_rows[0] == PAD).all(1).tolist() == empty
-    numbers = [fitted.decode_answer(in_rows[:, row])[0] for row in range(2 * rows)]
-    values = [int("0" + n.to_text()[0]) for n in numbers]
-    sums = [first * (second % 10 ** (row + 1)) // 10**row for row in range(rows)]
-    assert values == [*sums, *(first * int(digit) for digit in str(second)[::-1])]
+    cases: list[int | None] = [3, None]
+    for second_digits in cases:
+        with subtests.test(str(second_digits)):
+            operands = Numbers.from_ints([first, 1]), Numbers.from_ints([second, 1])
+            fitted = long_multiplication(second_digits).fit(operands, padding)
+            assert [field.width for field in fitted.fields] == [width] * (2 * rows) + [rows]
+            read = fitted.decode(fitted.encode(operands))
+            assert [numbers.to_ints() for numbers in read] == [[first, 1], [second, 1]]
+            answer = fitted.task.answer(*operands)
+            targets = fitted.encode_targets(operands, answer)
+            assert targets[:, fitted.answer_at].tolist() == fitted.encode_answer(answer).tolist()
+            in_rows = targets.reshape(2, 2 * rows, width + 1)
+            empty = [first == 0 and row > 0 for row in [*range(rows)] * 2]
+            assert (in_rows[0] == PAD).all(1).tolist() == empty
+            numbers = [fitted.decode_answer(in_rows[:, row])[0] for row in range(2 * rows)]
+            values = [int("0" + n.to_text()[0]) for n in numbers]
+            sums = [first * (second % 10 ** (row + 1)) // 10**row for row in range(rows)]
+            assert values == [*sums, *(first * int(digit) for digit in str(second)[::-1])]

@@ -467,29 +467,31 @@ def any_results(name: str, scale: ScaleName) -> Results:
     return results(dict.fromkeys(ARTEFACTS[name].conditions(scale), made), scale)
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_whole_results_are_drawn_in_every_panel(name: str, canvas: Any) -> None:
-    for scale in ("cpu", "paper"):
-        canvas.clear()
-        ARTEFACTS[name].draw(any_results(name, scale), canvas)
-        canvas.draw_without_rendering()
-        assert canvas.axes
-        for axis in canvas.axes:
-            assert axis.lines or axis.patches or axis.images
-            assert axis.get_xlabel() or axis.get_xticklabels()
-            assert "no runs" not in [text.get_text() for text in axis.texts]
+def test_whole_results_are_drawn_in_every_panel(canvas: Any, subtests: pytest.Subtests) -> None:
+    for name in FIGURES:
+        with subtests.test(name):
+            for scale in ("cpu", "paper"):
+                canvas.clear()
+                ARTEFACTS[name].draw(any_results(name, scale), canvas)
+                canvas.draw_without_rendering()
+                assert canvas.axes
+                for axis in canvas.axes:
+                    assert axis.lines or axis.patches or axis.images
+                    assert axis.get_xlabel() or axis.get_xticklabels()
+                    assert "no runs" not in [text.get_text() for text in axis.texts]
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_partial_results_are_drawn_and_gaps_shown(name: str, canvas: Any) -> None:
-    whole = any_results(name, "cpu")
-    for label in list(whole.records)[::5]:
-        canvas.clear()
-        ARTEFACTS[name].draw(Results("cpu", {label: {0: whole.of(label)[0]}}), canvas)
-    canvas.clear()
-    ARTEFACTS[name].draw(Results("cpu"), canvas)
-    texts = {text.get_text() for axis in canvas.axes for text in axis.texts}
-    assert texts & {"no runs", "–"}
+def test_partial_results_are_drawn_and_gaps_shown(canvas: Any, subtests: pytest.Subtests) -> None:
+    for name in FIGURES:
+        with subtests.test(name):
+            whole = any_results(name, "cpu")
+            for label in list(whole.records)[::5]:
+                canvas.clear()
+                ARTEFACTS[name].draw(Results("cpu", {label: {0: whole.of(label)[0]}}), canvas)
+            canvas.clear()
+            ARTEFACTS[name].draw(Results("cpu"), canvas)
+            texts = {text.get_text() for axis in canvas.axes for text in axis.texts}
+            assert texts & {"no runs", "–"}
 
 
 def test_panels_say_why_they_are_empty(canvas: Any) -> None:

@@ -141,34 +141,45 @@ CAPTIONS = {  # size where the label has none, N_train, test examples
 }
 
 
-@pytest.mark.parametrize("name", CAPTIONS)
-def test_paper_scale_is_as_the_captions_say(name: str) -> None:
-    size, train_size, final_examples = CAPTIONS[name]
-    for label, experiment in experiments(name, "paper").items():
-        words = label.partition(",  ")[0].replace(f", {MOST}", "").replace(f", {LEAST}", "").split()
-        own_size = next((word for word in words if word in SIZES), size)
-        model = experiment.model
-        assert (model.layers, model.width, model.heads) == SIZES[own_size or ""]
-        assert model.encoder == (
-            "transformer" if "Transformer" in words else "universal-transformer"
-        )
-        embedding = next((EMBEDDINGS[word] for word in words if word in EMBEDDINGS), "relative-key")
-        assert model.position.kind == embedding
-        assert experiment.layout.kind == "paper"
-        order = experiment.layout.model_dump()["order"]
-        assert order.replace("-", " ") == (LEAST if LEAST in label else MOST)
-        assert experiment.evaluation.final_examples == final_examples
-        if label.startswith("fine-tuned"):
-            assert (experiment.data.sampling, experiment.training.examples) == ("exact", 7_500_000)
-            continue
-        assert experiment.data.train_size == train_size
-        assert experiment.training.epochs == 15_000
-        assert experiment.data.sampling == "uniform-integer"
-        task = experiment.task.model_dump()
-        if words[0].startswith("c="):
-            assert task["modulus"] == int(words[0].removeprefix("c="))
-        if "digit" in words[0]:
-            assert task["second_digits"] == int(words[0][0])
+def test_paper_scale_is_as_the_captions_say(subtests: pytest.Subtests) -> None:
+    for name in CAPTIONS:
+        with subtests.test(name):
+            size, train_size, final_examples = CAPTIONS[name]
+            for label, experiment in experiments(name, "paper").items():
+                words = (
+                    label.partition(",  ")[0]
+                    .replace(f", {MOST}", "")
+                    .replace(f", {LEAST}", "")
+                    .split()
+                )
+                own_size = next((word for word in words if word in SIZES), size)
+                model = experiment.model
+                assert (model.layers, model.width, model.heads) == SIZES[own_size or ""]
+                assert model.encoder == (
+                    "transformer" if "Transformer" in words else "universal-transformer"
+                )
+                embedding = next(
+                    (EMBEDDINGS[word] for word in words if word in EMBEDDINGS), "relative-key"
+                )
+                assert model.position.kind == embedding
+                assert experiment.layout.kind == "paper"
+                order = experiment.layout.model_dump()["order"]
+                assert order.replace("-", " ") == (LEAST if LEAST in label else MOST)
+                assert experiment.evaluation.final_examples == final_examples
+                if label.startswith("fine-tuned"):
+                    assert (experiment.data.sampling, experiment.training.examples) == (
+                        "exact",
+                        7_500_000,
+                    )
+                    continue
+                assert experiment.data.train_size == train_size
+                assert experiment.training.epochs == 15_000
+                assert experiment.data.sampling == "uniform-integer"
+                task = experiment.task.model_dump()
+                if words[0].startswith("c="):
+                    assert task["modulus"] == int(words[0].removeprefix("c="))
+                if "digit" in words[0]:
+                    assert task["second_digits"] == int(words[0][0])
 
 
 def test_figure_2_varies_one_dimension_and_its_learning_rate() -> None:

@@ -65,15 +65,16 @@ UNJUDGED = {
 }
 
 
-@pytest.mark.parametrize("name", JUDGED)
-def test_claims_hold_on_the_published_numbers(name: str) -> None:
-    artefact = table(name)
-    assert set(like_the_paper(name)) == set(artefact.conditions("cpu"))
-    found = verdicts(artefact, make(name, like_the_paper(name)))
-    open_claims = {text for text, verdict in found.items() if verdict == "can't be judged"}
-    assert all(any(t.startswith(u) for u in UNJUDGED.get(name, ())) for t in open_claims)
-    assert len(open_claims) == 2 * len(UNJUDGED.get(name, ()))  # in both orders of digits
-    assert {found[text] for text in found.keys() - open_claims} == {"holds"}
+def test_claims_hold_on_the_published_numbers(subtests: pytest.Subtests) -> None:
+    for name in JUDGED:
+        with subtests.test(name):
+            artefact = table(name)
+            assert set(like_the_paper(name)) == set(artefact.conditions("cpu"))
+            found = verdicts(artefact, make(name, like_the_paper(name)))
+            open_claims = {text for text, verdict in found.items() if verdict == "can't be judged"}
+            assert all(any(t.startswith(u) for u in UNJUDGED.get(name, ())) for t in open_claims)
+            assert len(open_claims) == 2 * len(UNJUDGED.get(name, ()))  # in both orders of digits
+            assert {found[text] for text in found.keys() - open_claims} == {"holds"}
 
 
 Change = dict[tuple[str, int], float]  # percentages by condition and length
@@ -230,34 +231,38 @@ def test_absolute_embeddings_on_sums_without_carries_are_judged_by_digit(
     assert list(judged.values()) == expected
 
 
-@pytest.mark.parametrize("name", JUDGED)
-def test_a_missing_condition_never_turns_a_verdict(name: str) -> None:
+def test_a_missing_condition_never_turns_a_verdict(subtests: pytest.Subtests) -> None:
     """A claim that needs it is not run; every condition of a claim is needed by some claim."""
-    whole = make(name, like_the_paper(name))
-    before = verdicts(table(name), whole)
-    for label in whole.records:
-        after = verdicts(table(name), without(whole, label))
-        assert all(after[text] in (before[text], "not run") for text in before), label
-    assert set(verdicts(table(name), Results("cpu")).values()) == {"not run"}
+    for name in JUDGED:
+        with subtests.test(name):
+            whole = make(name, like_the_paper(name))
+            before = verdicts(table(name), whole)
+            for label in whole.records:
+                after = verdicts(table(name), without(whole, label))
+                assert all(after[text] in (before[text], "not run") for text in before), label
+            assert set(verdicts(table(name), Results("cpu")).values()) == {"not run"}
 
 
-@pytest.mark.parametrize("name", JUDGED)
-def test_two_seeds_are_too_few(name: str) -> None:
-    whole = make(name, like_the_paper(name))
-    two = {
-        label: {s: r for s, r in seeds.items() if s < 2} for label, seeds in whole.records.items()
-    }
-    assert set(verdicts(table(name), Results("cpu", two)).values()) == {"too few seeds"}
+def test_two_seeds_are_too_few(subtests: pytest.Subtests) -> None:
+    for name in JUDGED:
+        with subtests.test(name):
+            whole = make(name, like_the_paper(name))
+            two = {
+                label: {s: r for s, r in seeds.items() if s < 2}
+                for label, seeds in whole.records.items()
+            }
+            assert set(verdicts(table(name), Results("cpu", two)).values()) == {"too few seeds"}
 
 
-@pytest.mark.parametrize("name", JUDGED)
-def test_models_that_have_not_learnt_decide_nothing_beyond(name: str) -> None:
+def test_models_that_have_not_learnt_decide_nothing_beyond(subtests: pytest.Subtests) -> None:
     """Not even a claim about failure; only what is said about the trained length is left."""
-    rows = {label: {**cells, 5: 40.0} for label, cells in like_the_paper(name).items()}
-    found = verdicts(table(name), make(name, rows))
-    judged = [text for text, verdict in found.items() if verdict != "can't be judged"]
-    about_learning = ("in domain", "learn modular", "easier", "don't learn")
-    assert all(any(words in text for words in about_learning) for text in judged), judged
+    for name in JUDGED:
+        with subtests.test(name):
+            rows = {label: {**cells, 5: 40.0} for label, cells in like_the_paper(name).items()}
+            found = verdicts(table(name), make(name, rows))
+            judged = [text for text, verdict in found.items() if verdict != "can't be judged"]
+            about_learning = ("in domain", "learn modular", "easier", "don't learn")
+            assert all(any(words in text for words in about_learning) for text in judged), judged
 
 
 @pytest.mark.parametrize("name", JUDGED)

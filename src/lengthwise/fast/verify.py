@@ -27,7 +27,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lengthwise.base import Config
-from lengthwise.base.code import is_own
 from lengthwise.model import attention, depth, encoder, pairs
 from lengthwise.model.encoder import Encoder
 from lengthwise.model.positions import absolute, position, relative
@@ -171,11 +170,15 @@ def patched_names(
         imported = imported_names(body).items()
         yield from (name for name, value in imported if vars(owner).get(name) is not value)
     if isinstance(owner, type):
-        # pydantic and dataclasses add methods to classes that are not modules.
-        is_module, names = issubclass(owner, nn.Module), {node.name for node in defined}
-        for name, value in vars(owner).items():
-            if callable(value) and name not in (*names, "Options") and (is_module or is_own(value)):
-                yield f"{prefix}{name}"
+        names = {"Options", *(node.name for node in defined)}
+        added = (n for n, v in vars(owner).items() if n not in names and callable(v))
+        yield from (f"{prefix}{name}" for name in added if not is_generated(owner, name))
+
+
+def is_generated(owner: type, name: str) -> bool:
+    """Whether pydantic or `dataclass` has added a method to a class that is not a module."""
+    source = str(getattr(vars(owner)[name], "__module__", None)).partition(".")[0]
+    return not issubclass(owner, nn.Module) and source in ("pydantic", "lengthwise", "abc")
 
 
 def imported_names(body: list[ast.stmt]) -> dict[str, Any]:

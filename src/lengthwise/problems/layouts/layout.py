@@ -145,11 +145,12 @@ class Layout:
     def decode(self, tokens: TokenArray) -> tuple[Numbers, ...]:
         """The operands of problems that `encode` wrote."""
         starts = np.cumsum([0, *(field.width + 1 for field in self.fields[:-1])])
-        return tuple(
-            self.read(tokens[:, start : start + field.width])[0]
+        found = {
+            field.operand: self.read(tokens[:, start : start + field.width])[0]
             for start, field in zip(starts, self.fields, strict=True)
             if field.row == 0 and field.operand < len(self.shared)
-        )
+        }
+        return tuple(found[operand] for operand in sorted(found))
 
     def decode_answer(self, tokens: TokenArray) -> tuple[Numbers, NDArray[np.bool_]]:
         """The numbers that (batch, n_out) tokens stand for, and which rows are numbers at all.
