@@ -87,31 +87,29 @@ def covering_sum_batches(layout: Layout) -> Iterator[Covering]:
 def covering_products(layout: Layout) -> Iterator[Covering]:
     """Products that show every neighbourhood of a product by one digit.
 
-    Such a row sees three digits of the first operand, its digit of the second, and the digit of the
-    product below, which has any carry in it.
+    Such a row sees two digits of the first operand, its digit of the second, and the digit of the
+    product below. A third digit below makes any carry. A fourth one above makes zeros possible.
     """
-    numbers = Numbers.from_text([*map(str, range(10_000)), *(f"1{n:04}" for n in range(10_000))])
-    four, five, few = np.arange(10_000), np.arange(10_000, 20_000), 2_000
+    numbers = Numbers.from_text([*map(str, range(1_000)), *(f"1{n:03}" for n in range(1_000))])
+    three, four = np.arange(1_000), np.arange(1_000, 2_000)
     twice = [f"{digit}{digit}" for digit in range(1, 10)]  # the same digit in two rows
     digits = [str(digit) for digit in range(10)]
     sets = [
-        *((second, four, [4, len(second)]) for second in [*twice, "100"]),
-        *((second, five, [5, len(second)]) for second in [*twice, "100"]),
-        *((second, four[:few], [4, 1]) for second in digits),
+        *((second, three, [3, len(second)]) for second in [*digits, *twice, "100"]),
+        *((second, four, [4, len(second)]) for second in [*digits, *twice, "100"]),
         # With padding, and with more rows than the second operand has digits.
-        *((second, four[:few], [5, len(second)]) for second in [*twice, "100"]),
-        *((second, four[:few], [PADDED, len(second)]) for second in [*twice, "100"]),
-        ("1", four, [4, 2]),
-        ("1", five, [5, 2]),
-        *((second, four[:few], [5, len(second) + 1]) for second in [*digits, "100"]),
-        *((second, four[:few], [PADDED, len(second) + 1]) for second in [*digits, "100"]),
+        *((second, three, [4, len(second)]) for second in [*twice, "100"]),
+        *((second, three, [PADDED, len(second)]) for second in [*twice, "100"]),
+        *((second, three, [3, len(second) + 1]) for second in [*digits, "100"]),
+        *((second, four, [4, len(second) + 1]) for second in [*digits, "100"]),
+        *((second, three, [4, len(second) + 1]) for second in [*digits, "100"]),
+        *((second, three, [PADDED, len(second) + 1]) for second in [*digits, "100"]),
     ]
     for second, rows, lengths in sets:
         fitted = layout.for_lengths(lengths)
-        for part in np.array_split(rows, -(-len(rows) // AT_ONCE_ROWS)):
-            operands = numbers[part], Numbers.from_text([second] * len(part))
-            targets = fitted.encode_targets(operands, multiply(*operands))
-            yield Covering(fitted, operands, targets)
+        operands = numbers[rows], Numbers.from_text([second] * len(rows))
+        targets = fitted.encode_targets(operands, multiply(*operands))
+        yield Covering(fitted, operands, targets)
 
 
 def covering_row_sums(layout: Layout) -> Iterator[Covering]:
@@ -128,14 +126,12 @@ def covering_row_sums(layout: Layout) -> Iterator[Covering]:
     pairs = [(p, t) for p, t in [*plain, *alone, *zero, *lowest] if t != "0"]  # never below
     for below in range(10):  # the lowest digit of the sum below
         shown = [(p, t) for p, t in (lowest if below else pairs) if t != "0"]
-        for digits in (3, 4, PADDED):
-            fitting = [
-                (p, t)
-                for p, t in shown
-                if len(t) <= digits and int(p or 0) + int(t or 0) < 10 ** (digits + 1)
-            ]
-            for start in range(0, len(fitting), AT_ONCE_ROWS):
-                yield write_row_sums(layout, digits, below, fitting[start : start + AT_ONCE_ROWS])
+        filling = [(p, t) for p, t in shown if len(p) == 4 and len(t) <= 3]  # a row of 3 digits
+        fitting = [(p, t) for p, t in filling if int(p) + int(t or 0) < 10**4]
+        for digits, own in ((3, fitting), (4, shown), (3, lowest), (PADDED, lowest)):
+            chosen = [(p, t) for p, t in own if t != "0"]
+            for start in range(0, len(chosen), AT_ONCE_ROWS):
+                yield write_row_sums(layout, digits, below, chosen[start : start + AT_ONCE_ROWS])
 
 
 def write_row_sums(

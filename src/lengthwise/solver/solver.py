@@ -21,6 +21,7 @@ from lengthwise.base.manifest import MANIFEST
 from lengthwise.base.progress import show_progress
 from lengthwise.base.tensors import check_finite, pack_tensors, restore
 from lengthwise.model import Encoder, ModelConfig
+from lengthwise.model.rewrite import Rewrite
 from lengthwise.problems.batch import Batch, TrainingBatch
 from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
 from lengthwise.problems.training_set import Examples
@@ -116,6 +117,13 @@ class Solver(
                 f"a model is called with a Batch of tokens; text such as {shorten(repr(batch))} is"
                 " for model.solve, model.explain and model.trace"
             )
+        depth = self.encoder.depth
+        if (
+            isinstance(batch, TrainingBatch)
+            and isinstance(depth, Rewrite)
+            and depth.teacher_forcing
+        ):
+            return depth.teach(self.encoder, batch)
         return fast.logits(self.encoder, batch.tokens, batch.coordinates, batch.n_out, layers)
 
     def training_batch(
