@@ -194,7 +194,7 @@ def measurements(
         kind = "sums" if isinstance(solver.task, Addition) else "products"
         yield "rule", 0, f"rule: every neighbourhood of {kind}", partial(check_rule, solver)
     depths: list[int | None] = [None]
-    if isinstance(experiment.model.depth, UntilStable | Rewrite):
+    if isinstance(experiment.model.depth, UntilStable):
         depths.append(experiment.model.layers)
     for part, layers in zip(STRESS_PARTS, depths, strict=False):
         for length, count in trial.stress_tests.items():

@@ -112,6 +112,16 @@ def covering_products(layout: Layout) -> Iterator[Covering]:
         yield Covering(fitted, operands, targets)
 
 
+def can_meet(product: str, below: str) -> bool:
+    """Whether a sum can add this product to the sum below, which starts one place higher.
+
+    A product by a digit has no fewer digits than the first operand, unless it is 0. The sum below
+    is less than ten times the first operand, and its lowest digit is left out. So it is not longer
+    than the product. It is never 0.
+    """
+    return below != "0" and (len(below) <= len(product) or product in ("", "0"))
+
+
 def covering_row_sums(layout: Layout) -> Iterator[Covering]:
     """Every neighbourhood of a row of sums, as written symbols: a product, and the sum below it.
 
@@ -122,16 +132,16 @@ def covering_row_sums(layout: Layout) -> Iterator[Covering]:
     alone = [(p, t) for x in (0, 9) for n in covering_numbers(x) for p, t in ((n, ""), ("", n))]
     zero = [("0", t) for t in WITH_ZERO]
     ends = ["", *map(str, range(20))]
-    lowest = [(p, t) for p in ends for t in ends]
-    pairs = [(p, t) for p, t in [*plain, *alone, *zero, *lowest] if t != "0"]  # never below
+    lowest = [(p, t) for p in ends for t in ends if can_meet(p, t)]
+    pairs = [(p, t) for p, t in [*plain, *alone, *zero, *lowest] if can_meet(p, t)]
+    filling = [(p, t) for p, t in pairs if len(p) == 4 and int(p) + int(t or 0) < 10**4]
     for below in range(10):  # the lowest digit of the sum below
-        shown = [(p, t) for p, t in (lowest if below else pairs) if t != "0"]
-        filling = [(p, t) for p, t in shown if len(p) == 4 and len(t) <= 3]  # a row of 3 digits
-        fitting = [(p, t) for p, t in filling if int(p) + int(t or 0) < 10**4]
-        for digits, own in ((3, fitting), (4, shown), (3, lowest), (PADDED, lowest)):
-            chosen = [(p, t) for p, t in own if t != "0"]
-            for start in range(0, len(chosen), AT_ONCE_ROWS):
-                yield write_row_sums(layout, digits, below, chosen[start : start + AT_ONCE_ROWS])
+        sets = [(3, lowest), (4, lowest), (PADDED, lowest)]
+        if not below:
+            sets += [(3, [(p, t) for p, t in filling if len(t) < 4]), (4, pairs)]
+        for digits, shown in sets:
+            for start in range(0, len(shown), AT_ONCE_ROWS):
+                yield write_row_sums(layout, digits, below, shown[start : start + AT_ONCE_ROWS])
 
 
 def write_row_sums(

@@ -22,9 +22,9 @@ from lengthwise.model.pairs import Pairs
 from lengthwise.problems.layouts import SUM, Coordinates
 
 Ints = NDArray[np.int64]
-# (vectors (b, j, width), symbols (b, j), coordinates, i) -> logits (b, i, vocabulary), where the
-# first i tokens are those of the query's column
-Ask = Callable[[Tensor, Tensor, Coordinates[Tensor], int], Tensor]
+Ask = Callable[[Tensor, Tensor], Tensor]  # vectors (b, j, width), symbols (b, j) -> (b, i, words)
+# Coordinates (j,) and i -> Ask, where the first i tokens are those of the query's column
+Prepare = Callable[[Coordinates[Tensor], int], Ask]
 
 NOTHING = -1  # the symbol where nothing is written yet
 NO_KEY = -1
@@ -60,9 +60,15 @@ class Neighbourhoods:
     """The tokens of a batch with their neighbourhoods, for coordinates (j,)."""
 
     def __init__(
-        self, start: Tensor, coordinates: Coordinates[Tensor], writes: Tensor, n_out: int, ask: Ask
+        self,
+        start: Tensor,
+        coordinates: Coordinates[Tensor],
+        writes: Tensor,
+        n_out: int,
+        prepare: Prepare,
     ):
-        self.ask, self.n_out = ask, n_out
+        self.prepare, self.n_out = prepare, n_out
+        self.prepared: dict[bytes, Ask] = {}  # by the query's slot and the slots without a token
         self.kinds, self.vectors = distinct_vectors(start)
         self.at = coordinates.map(lambda values: values.cpu().numpy())
         # The answer's tokens are asked about, and all that write.
@@ -214,40 +220,44 @@ class Neighbourhoods:
         """Logits (keys, vocabulary): each neighbourhood is a short sequence of its own."""
         dynamic = len(self.sees_symbols)
         static = self.examples[keys >> BITS * dynamic]  # (keys, 1 + slots)
-        query_slots, codes = static[:, 0], static[:, 1:]
+        codes = static[:, 1:]
         symbols = np.full(codes.shape, NOTHING)
         for i, slot in enumerate(self.sees_symbols):
             shift = BITS * (dynamic - 1 - i)
             symbols[:, slot] = (keys >> shift & 2**BITS - 1) - 1
-        logits = None
-        for operand in self.reached:
-            rows = np.flatnonzero(query_slots == self.query_slot(operand))
-            if len(rows):
-                own = self.ask_alike(operand, codes[rows], symbols[rows])
-                logits = own.new_empty(len(keys), own.shape[-1]) if logits is None else logits
-                logits[torch.from_numpy(rows).to(own.device)] = own
-        assert logits is not None, "every key has a query"
-        return logits
+        shapes = static.copy()
+        shapes[:, 1:] = codes == 0
+        parts, places = [], []
+        for shape in np.unique(shapes, axis=0):
+            rows = np.flatnonzero((shapes == shape).all(1))
+            parts.append(self.ask_alike(shape, codes[rows], symbols[rows]))
+            places.append(rows)
+        return torch.cat(parts)[torch.from_numpy(np.concatenate(places).argsort())]
 
-    def ask_alike(self, operand: int, codes: Ints, symbols: Ints) -> Tensor:
-        """Logits (keys, vocabulary) in neighbourhoods whose queries are of one operand."""
-        device, order = self.vectors.device, self.reached[operand].order
-        codes, slots = codes[:, order], np.array(self.slots, np.int64)[order]
-        columns = np.where(slots[:, 1], ROW, COLUMN - slots[:, 3])
-        significance = np.where(codes == 0, FAR - np.arange(len(slots)), columns)
+    def ask_alike(self, shape: Ints, codes: Ints, symbols: Ints) -> Tensor:
+        """Logits (keys, vocabulary) in neighbourhoods that have tokens in the same slots."""
+        device, query_slot, absent = self.vectors.device, int(shape[0]), shape[1:]
+        reach = self.reached[self.slots[query_slot].operand]
+        if (ask := self.prepared.get(shape.tobytes())) is None:
+            slots = np.array(self.slots, np.int64)[reach.order]
+            columns = np.where(slots[:, 1], ROW, COLUMN - slots[:, 3])
+            far = FAR - np.arange(len(slots))
+            at = {
+                "index": np.arange(len(slots)),
+                "significance": np.where(absent[reach.order], far, columns),
+                "place": np.zeros(len(slots), np.int64),
+                "operand": slots[:, 0],
+                "shared": slots[:, 1].astype(bool),
+                "row": ROW - slots[:, 2],
+            }
+            tensors = {name: torch.from_numpy(values).to(device) for name, values in at.items()}
+            ask = self.prepared[shape.tobytes()] = self.prepare(
+                Coordinates(**tensors), reach.column
+            )
         # Where only symbols are seen, any vector will do.
-        vectors = self.vectors[torch.from_numpy(np.maximum(codes - 2, 0)).to(device)]
-        parts = {
-            "index": np.arange(len(slots)),
-            "significance": significance,
-            "place": np.zeros(len(slots), np.int64),
-            "operand": slots[:, 0],
-            "shared": slots[:, 1].astype(bool),
-            "row": ROW - slots[:, 2],
-        }
-        at = Coordinates(**{k: torch.from_numpy(v).to(device) for k, v in parts.items()})
-        written = torch.from_numpy(symbols[:, order]).to(device)
-        return self.ask(vectors, written, at, self.reached[operand].column)[:, 0]
+        kinds = np.maximum(codes[:, reach.order] - 2, 0)
+        vectors = self.vectors[torch.from_numpy(kinds).to(device)]
+        return ask(vectors, torch.from_numpy(symbols[:, reach.order]).to(device))[:, 0]
 
     @cached_property
     def dependents(self) -> Ints:

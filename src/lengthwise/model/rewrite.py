@@ -12,7 +12,7 @@ from torch import Tensor
 from lengthwise.base import UsageError
 from lengthwise.model.columns import ColumnAttention, ColumnPairs
 from lengthwise.model.depth import DEPTHS, Depth
-from lengthwise.model.neighbourhoods import Neighbourhoods
+from lengthwise.model.neighbourhoods import Ask, Neighbourhoods
 from lengthwise.model.pairs import Pairs
 from lengthwise.problems.batch import TrainingBatch
 from lengthwise.problems.layouts import SUM, Coordinates
@@ -101,13 +101,16 @@ class Rewrite(Depth):
     ) -> Neighbourhoods:
         """The tokens of a batch, where the model is asked once about each neighbourhood."""
 
-        def ask(vectors: Tensor, symbols: Tensor, at: Coordinates[Tensor], queries: int) -> Tensor:
-            gather, within = column_pairs(encoder, Pairs(at, queries))
-            table = symbol_table(encoder)
-            written = torch.cat([table, torch.zeros_like(table[:1])])[symbols]  # NOTHING is last
-            return self.round(encoder, vectors, gather, within, written)
+        symbols = symbol_table(encoder)
+        table = torch.cat([symbols, torch.zeros_like(symbols[:1])])  # NOTHING is last
 
-        return Neighbourhoods(start, coordinates, writing_positions(coordinates), n_out, ask)
+        def prepare(at: Coordinates[Tensor], queries: int) -> Ask:
+            gather, within = column_pairs(encoder, Pairs(at, queries))
+            return lambda vectors, written: self.round(
+                encoder, vectors, gather, within, table[written]
+            )
+
+        return Neighbourhoods(start, coordinates, writing_positions(coordinates), n_out, prepare)
 
 
 def column_pairs(encoder: "Encoder", pairs: Pairs) -> tuple[ColumnPairs, ColumnPairs]:

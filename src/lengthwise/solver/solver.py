@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 # How many symbols are worked on at once. On a CPU more is not faster.
 MOST_LAYERS = 100_000
 SYMBOLS_AT_ONCE = {"cpu": 6000, "cuda": 50_000, "mps": 50_000}
+SYMBOLS_TO_REWRITE = 100_000
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,9 @@ class Solver(
 
     def batch_size(self, layout: Layout) -> int:
         """How many problems are worked on at once."""
-        return max(1, SYMBOLS_AT_ONCE[self.device.type] // layout.length)
+        rewrites = isinstance(self.encoder.depth, Rewrite)  # equal neighbourhoods are computed once
+        most = SYMBOLS_TO_REWRITE if rewrites else SYMBOLS_AT_ONCE[self.device.type]
+        return max(1, most // layout.length)
 
     @contextmanager
     def testing(self, sharpness: float = 1.0) -> Iterator[None]:
