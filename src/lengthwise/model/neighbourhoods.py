@@ -90,14 +90,22 @@ class Neighbourhoods:
 
     def rewrite(self, rounds: int | None = None) -> Tensor:
         """Logits (b, n_out, vocabulary) when no symbol changes any more, or after some rounds."""
-        size = self.static.size
-        state, entries = np.full(size, NOTHING), np.zeros(size, np.int64)
+        state, entries, active = self.start()
         if rounds is None:
             active = self.visit_segments(state, entries)
             active = self.repeat_rounds(state, entries, active, MOST_ROUNDS, FEW)
             self.finish_in_order(state, entries, active)
         else:
-            self.repeat_rounds(state, entries, np.arange(size), rounds)
+            self.repeat_rounds(state, entries, active, rounds)
+        return self.read(entries)
+
+    def start(self) -> tuple[Ints, Ints, Ints]:
+        """What is written at each token, its entry, and the tokens that the first round visits."""
+        size = self.static.size
+        return np.full(size, NOTHING), np.zeros(size, np.int64), np.arange(size)
+
+    def read(self, entries: Ints) -> Tensor:
+        """Logits (b, n_out, vocabulary) where the answer is read."""
         read = np.searchsorted(self.queries, np.arange(self.n_out))
         chosen = torch.from_numpy(entries.reshape(self.static.shape)[:, read])
         return torch.cat(self.logits)[chosen.to(self.vectors.device)]
@@ -128,10 +136,14 @@ class Neighbourhoods:
         for _ in range(most):
             if len(active) <= few:
                 break
-            before = state[active]
-            self.visit(state, entries, active)
-            active = self.affected(active[state[active] != before])
+            active = self.advance(state, entries, active)
         return active
+
+    def advance(self, state: Ints, entries: Ints, active: Ints) -> Ints:
+        """Write a round at the active tokens; returns those that the next round visits."""
+        before = state[active]
+        self.visit(state, entries, active)
+        return self.affected(active[state[active] != before])
 
     def visit(self, state: Ints, entries: Ints, tokens: Ints) -> None:
         """Write at these tokens what the model says, each time with what is written now."""
