@@ -119,7 +119,7 @@ def test_teacher_forcing_is_the_last_round_of_a_right_answer(setting: dict[str, 
     state = np.zeros(found.static.shape, np.int64)
     state[:, : batch.n_out] = batch.targets.numpy()
     for query in range(batch.n_out):
-        tokens = np.arange(len(state)) * state.shape[1] + query
+        tokens = np.arange(len(state)) * len(found.queries) + query
         expected = found.logits_of(found.make_keys(state.ravel(), tokens))
         torch.testing.assert_close(logits[:, query], expected)
 
