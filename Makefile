@@ -23,7 +23,7 @@ test: .venv/ready
 test-page: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright
 	command -v chromium >/dev/null || apt-get install --yes --quiet chromium
-	$(BIN)/pytest tests/page tests/page/browser.py -n 0
+	$(BIN)/pytest tests/page/browser.py tests/page/test_*.py -n 0
 
 # Tests that take minutes: the whole demo, and more of what `test` samples.
 test-slow: .venv/ready

@@ -58,6 +58,7 @@ def test_absurd_values_are_refused(tmp_path: Path, subtests: pytest.Subtests) ->
             "--model.width 1000000000000",
             "training this model with this batch size needs at least 1000 EB",
         ),
+        ("--model.position.clip 99999999999999999999", "with this batch size needs at least"),
         ("--model.layers 1000000000", "training this model with this batch size needs at least"),
         ("--training.batch_size 100000000", "of memory, but there are"),
         ("--data.train_size 1000000000000", "the training problems need at least 40 TB"),
@@ -119,6 +120,8 @@ MISUSES: dict[str, Callable[[], Any]] = {
         {"training": {"steps": 5}, "training.steps": 7}
     ),
     "'task.kind' is given twice": lambda: keys.parse({"task": "addition", "task.kind": "addition"}),
+    "a sweep is of a list of experiments, not of 3": lambda: lengthwise.sweep(3),  # type: ignore[arg-type]
+    "a run is given as such or by its path, not as 3": lambda: lengthwise.compare(3),  # type: ignore[arg-type]
     "integers have at most 100 digits": lambda: lengthwise.Experiment(seed=10**5000),
 }
 

@@ -127,7 +127,7 @@ def test_grids_from_yaml_and_python_are_those_of_the_command_line(
         assert main(["sweep", *words.split(), "--dry-run"]) == 0
         listed.append(capsys.readouterr().out)
     assert len(set(listed)) == 1
-    assert listed[0].endswith("4 runs\n")
+    assert listed[0].endswith("4 runs with 2 seeds (0, 1)\n")
     assert main(["sweep", "grid.yaml", "--seed", "5", "--dry-run"]) == 0
     assert capsys.readouterr().out.count("seed=5") == 2
 

@@ -67,8 +67,14 @@ def test_digits_from_the_left_take_whole_rounds() -> None:
 
 def test_each_neighbourhood_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbourhoods, "FEW", 0)
-    encoder, asked = rewriter(1), []
-    encoder.layers[0].register_forward_hook(lambda _, inputs, __: asked.append(len(inputs[0])))
+    encoder, asked = rewriter(1), list[int]()
+    ask_about = neighbourhoods.Neighbourhoods.ask_about
+
+    def count(found: neighbourhoods.Neighbourhoods, keys: neighbourhoods.Ints) -> torch.Tensor:
+        asked.append(len(keys))
+        return ask_about(found, keys)
+
+    monkeypatch.setattr(neighbourhoods.Neighbourhoods, "ask_about", count)  # hooks see whole rounds
     given = problems("sum-from-units", count=1, digits=4)
     encoder(*given)
     once, copies = sum(asked), given.tokens.expand(50, -1)

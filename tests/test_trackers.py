@@ -91,3 +91,20 @@ def test_trackers_are_imported_only_when_asked(tmp_path: Path) -> None:
         "assert not {'tensorboard', 'wandb', 'pandas', 'matplotlib'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_tracker_that_refuses_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(tracker: trackers.TensorBoard, run: Run) -> None:
+        raise RuntimeError("No API key configured.")
+
+    monkeypatch.setattr(trackers.TensorBoard, "__init__", refuse)
+    words = ["train", "--model.preset", "tiny", "--training.steps", "5", "--log", "tensorboard"]
+    assert main([*words, "--runs", str(tmp_path), "--name", "run"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == (
+        "lengthwise: tensorboard can't be used: No API key configured;"
+        f" `lengthwise resume {tmp_path / 'run'}` goes on without it"
+    )
+    assert Run(tmp_path / "run").status == "interrupted"

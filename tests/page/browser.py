@@ -126,7 +126,9 @@ def test_ask_a_model(page: Any, server: Any) -> None:
     page.locator(".chip").nth(2).hover()
     page.wait_for_selector(".arc", state="attached")
     assert "attends to" in page.locator(".tokens .note").inner_text()
-    page.locator(".heads button").nth(1).click()
+    page.locator(".heads button").nth(1).focus()
+    page.keyboard.press("Enter")  # draws anew, and the focus stays
+    assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
     page.locator(".strip").focus()
     page.keyboard.press("ArrowRight")
     assert page.locator(".chip.chosen").count() == 1
@@ -177,7 +179,7 @@ def test_the_cliff(page: Any, server: Any) -> None:
     page.wait_for_selector(".plot title:has-text('3 → ')", state="attached")
     page.locator(".grid-panel button").first.click()
     wait_for(page, "document.querySelectorAll('.cell:not(.none)').length === 100")
-    page.locator(".picker input").first.uncheck()
+    page.locator(".picker input[value=sum]").uncheck()
     wait_for(page, "document.querySelectorAll('.run').length === 1")
 
 

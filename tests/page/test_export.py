@@ -175,22 +175,24 @@ def check_attention(
     assert np.abs(dense(found["attention"]) - dense(expected)).max() <= 11
 
 
-@pytest.mark.parametrize("name", ["until-stable", "relative-key", "local"])
+@pytest.mark.parametrize("name", ["until-stable", "rewrite", "relative-key", "local"])
 def test_the_light_trace_is_the_full_one(name: str) -> None:
     """`Solver.trace` is written apart from it."""
     _, solver = build(name)
     problem = sample_problems(solver, 1)[0]
     operands, full = read_operands(solver, problem), solver.trace(problem)
     steps = trace_steps(solver, operands)
-    after_layers = [0, *range(2, len(full.points), 2)]
-    assert [s["symbols"] for s in steps] == full.symbols[0, after_layers].tolist()
+    layers = 2 if name == "rewrite" else 1  # of an iteration; each has two points
+    points = [2 * layers * step["iteration"] for step in steps]
+    assert name == "rewrite" or points[-1] == len(full.points) - 1
+    assert [s["symbols"] for s in steps] == full.symbols[0, points].tolist()
     shares = [[c / 1000 for c in s["confidence"]] for s in steps]
-    assert np.allclose(shares, full.confidences[0, after_layers], atol=6e-4)
+    assert np.allclose(shares, full.confidences[0, points], atol=6e-4)
     count = len(full.answer_at)
-    for iteration in (1, len(steps) - 1):
+    for iteration in (1, steps[-1]["iteration"]):
         found = trace_attention(solver, operands, iteration, range(count))
         for head, query in np.ndindex(len(found), count):
-            row = full.patterns[0, iteration - 1, head, query]
+            row = full.patterns[0, layers * (iteration - 1), head, query]
             expected = {k: w for k, w in enumerate(np.round(1000 * row)) if w >= 10}
             assert dict(found[head][query]) == expected
 
@@ -210,6 +212,9 @@ def test_what_javascript_does_not_compute_is_refused() -> None:
     fields: dict[str, Any] = {"model.position": "rope", "model.preset": "tiny"}
     with pytest.raises(UsageError, match="position embedding 'rope'"):
         check_support("mine", keys.load(None, fields))
+    over_index = {**REWRITE, "model.position": "relative-bias"}
+    with pytest.raises(UsageError, match="columns' over index"):
+        check_support("mine", keys.load(None, over_index))
 
 
 def test_modules_can_be_joined() -> None:

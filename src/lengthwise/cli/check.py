@@ -42,7 +42,7 @@ class Check(Command):
                 if chosen.adopt:
                     adopt(path)
                 problems[str(path)] = verify(path)
-            except UsageError as error:
+            except ValueError as error:  # a UsageError, or of a path that can't be one
                 problems[str(path)] = [str(error)]
         if chosen.json:
             print_json(problems)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lengthwise.cli import arguments
 from lengthwise.cli.command import Command, Parser, command
-from lengthwise.cli.output import print_json
+from lengthwise.cli.output import columns, print_json
 
 
 @command
@@ -57,7 +57,7 @@ class Compare(Command):
         if chosen.json:
             print_json(comparison.to_json())
             return
-        print(comparison.describe())
+        print(comparison.describe(columns()))
         if chosen.out:
             print(f"\nwrote {chosen.out}")
 

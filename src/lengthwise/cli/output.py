@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 WIDE = 160  # columns where the output is not a terminal
+UNBREAKABLE = "\xa0"
 NARROWEST = 30  # columns of text that is wrapped
 
 
@@ -31,12 +32,18 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
     room = max(NARROWEST, columns() - indent)
     for number, line in enumerate(lines):
         start = "".join(f"{cell:<{width}}  " for cell, width in zip(line, widths, strict=False))
-        first, *others = textwrap.wrap(line[-1], room, break_long_words=False) or [""]
+        wrapped = textwrap.wrap(line[-1], room, break_long_words=False) or [""]
+        first, *others = (text.replace(UNBREAKABLE, " ") for text in wrapped)
         print((start + first).rstrip())
         for text in others:
             print(" " * indent + text)
         if number == 0 and headings:
             print("─" * min(columns(), indent + max(len(row[-1]) for row in lines)))
+
+
+def keep_together(text: str) -> str:
+    """Text that a table breaks only where it has two spaces."""
+    return "  ".join(part.replace(" ", UNBREAKABLE) for part in text.split("  "))
 
 
 def print_accuracies(accuracies: Iterable[dict[str, Any]], with_digits: bool = False) -> None:

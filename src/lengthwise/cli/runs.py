@@ -6,7 +6,7 @@ from typing import Any
 
 from lengthwise.cli.arguments import add_json, add_runs
 from lengthwise.cli.command import Command, Parser, command
-from lengthwise.cli.output import print_json, print_table
+from lengthwise.cli.output import keep_together, print_json, print_table
 
 
 @command
@@ -37,7 +37,7 @@ class Runs(Command):
                 row["run"],
                 row["status"],
                 f"{row['step']}/{row['steps']}",
-                row.get("reason") or summarise(row["headline"]),
+                row.get("reason") or keep_together(summarise(row["headline"])),
             ]
             for row in rows
         ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lengthwise.cli import arguments
 from lengthwise.cli.command import Command, Parser, command
-from lengthwise.cli.output import print_json
+from lengthwise.cli.output import columns, print_json
 
 if TYPE_CHECKING:
     from lengthwise.training.experiment import Experiment
@@ -78,7 +78,7 @@ class Sweep(Command):
         if chosen.json:
             print_json(result.to_json())
         else:
-            print(result.table())
+            print(result.table(columns()))
             print(f"wrote {base}.json and {base}.png")
         failed = {r["run"]: r["failure"] for r in result if r["failure"]}
         for path, reason in failed.items():

@@ -59,9 +59,8 @@ class Rewrite(Depth):
         layers: int | None,
     ) -> Tensor:
         at = pairs[0].coordinates
-        if not encoder.training and all(
-            v.dim() == 1 for v in (at.significance, at.operand, at.row)
-        ):
+        alike = all(v.dim() == 1 for v in (at.significance, at.operand, at.row))
+        if alike and not encoder.training and not has_hooks(encoder):
             return self.neighbourhoods(encoder, start, at, n_out).rewrite(layers)
         gather, within = column_pairs(encoder, pairs[0])
         depth = layers or (encoder.config.layers if encoder.training else start.shape[1])
@@ -111,6 +110,11 @@ class Rewrite(Depth):
             )
 
         return Neighbourhoods(start, coordinates, writing_positions(coordinates), n_out, prepare)
+
+
+def has_hooks(encoder: "Encoder") -> bool:
+    """Whether somebody looks into a layer, to see sequences and not neighbourhoods."""
+    return any(m._forward_hooks or m._forward_pre_hooks for m in encoder.layers.modules())
 
 
 def column_pairs(encoder: "Encoder", pairs: Pairs) -> tuple[ColumnPairs, ColumnPairs]:

@@ -97,6 +97,12 @@ def check_support(name: str, experiment: Experiment) -> None:
             raise UsageError(
                 f"{name} has the {noun} '{kind}', but a file computes only {', '.join(supported)}"
             )
+    coordinate = getattr(model.position, "coordinate", None)
+    if model.attention.kind == "columns" and coordinate != "significance":
+        raise UsageError(
+            f"{name} has the attention 'columns' over {coordinate}, but a file computes it over"
+            " significance only"
+        )
 
 
 def render(models: Sequence[Json]) -> str:

@@ -43,6 +43,8 @@ def sweep(
             raise UsageError("a grid goes with one mapping of keys, not with a list of experiments")
         axes = {key: read_axis(key, values) for key, values in (grid or {}).items()}
         chosen = expand(dict(experiments), axes)
+    elif not isinstance(experiments, Iterable):
+        raise UsageError(f"a sweep is of a list of experiments, not of {experiments!r}")
     else:
         chosen = [change(experiment, {}) for experiment in experiments]
     engine = on if isinstance(on, Engine) else build_engine(on, jobs)

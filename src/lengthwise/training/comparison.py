@@ -14,7 +14,7 @@ from lengthwise.training.overview import summarise_run
 from lengthwise.training.runs import Run, is_run
 
 Record = dict[str, Any]
-MOST_COLUMNS = 9  # lengths that a table shows
+MOST_COLUMNS, FEWEST_COLUMNS = 9, 4  # lengths that a table shows
 MOST_LISTED = 20  # runs
 MOST_VALUES = 12  # of a key
 STYLES = ("-", "--", ":", "-.")
@@ -97,25 +97,35 @@ class Comparison(Sequence[Record]):
             )
         return rows
 
-    def table(self) -> str:
-        """Mean ± standard deviation of the exact match in percent, by length."""
+    def table(self, width: int | None = None) -> str:
+        """Mean ± standard deviation of the exact match in percent, by length.
+
+        `width` leaves lengths out until so many columns are enough.
+        """
         rows = self.summary()
-        lengths = choose_lengths({n for row in rows for n in row["accuracy"]}, self.train_digits)
+        lengths = {n for row in rows for n in row["accuracy"]}
+        for most in range(MOST_COLUMNS, FEWEST_COLUMNS - 1, -1):
+            lines = self.table_lines(rows, choose_lengths(lengths, self.train_digits, most))
+            if width is None or len(lines[1]) <= width:
+                break
+        return "\n".join(lines)
+
+    def table_lines(self, rows: Sequence[Record], lengths: Sequence[int]) -> list[str]:
         lines = [["exact match (%)", "seeds", *(f"{n} digits" for n in lengths)]]
         for row in rows:
             cells = [cell(row["accuracy"].get(n)) for n in lengths]
             left = len(row["runs"]) - row["finished"]
             count = f"{len(row['runs'])}" + (f" ({left} not finished)" if left else "")
             lines.append([row["label"], count, *cells])
-        return "\n".join(align(lines))
+        return align(lines)
 
-    def describe(self) -> str:
+    def describe(self, width: int | None = None) -> str:
         """What differs, the runs, accuracy by length, and how it was learned, as text."""
         parts = ["\n".join(self.describe_differences())]
         if len(self) <= MOST_LISTED:
             rows = [[record["run"], record["label"], str(record["seed"])] for record in self]
             parts.append("\n".join(align([["run", "condition", "seed"], *rows])))
-        parts.append(self.table())
+        parts.append(self.table(width))
         if learning := self.learning_table():
             parts.append(learning)
         return "\n\n".join(parts)
@@ -266,6 +276,8 @@ def find_paths(given: Run | str | Path, root: Path) -> list[tuple[Run | Path, bo
     """
     if isinstance(given, Run):
         return [(given, True)]
+    if not isinstance(given, str | Path):
+        raise UsageError(f"a run is given as such or by its path, not as {given!r}")
     path = Path(given)
     if is_run(path):
         return [(path, True)]
@@ -284,18 +296,18 @@ def spread_at(records: Sequence[Record], length: int) -> Spread:
     return over_seeds([r["accuracy"][length] for r in records if length in r["accuracy"]])
 
 
-def choose_lengths(lengths: set[int], train_digits: int) -> list[int]:
+def choose_lengths(lengths: set[int], train_digits: int, most: int = MOST_COLUMNS) -> list[int]:
     """Few enough lengths for a table: the ends, those around the trained one, and some between.
 
     >>> choose_lengths(set(range(5, 36)), 5)
     [5, 6, 9, 14, 19, 23, 28, 33, 35]
     """
-    if len(lengths) <= MOST_COLUMNS:
+    if len(lengths) <= most:
         return sorted(lengths)
     ordered = sorted(lengths)
     kept = {n for n in (train_digits, train_digits + 1) if n in lengths} | {ordered[0], ordered[-1]}
     rest = [n for n in ordered if n not in kept]
-    more = MOST_COLUMNS - len(kept)
+    more = most - len(kept)
     return sorted(kept | {rest[round((i + 0.5) * len(rest) / more)] for i in range(more)})
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from lengthwise.base import UsageError
+from lengthwise.training.own_code import walk
 
 if TYPE_CHECKING:
     from lengthwise.training.experiment import Experiment
@@ -39,12 +40,14 @@ def require(needed: int, what: str, device: str) -> None:
 
 
 def model_bytes(experiment: "Experiment") -> int:
-    """The weights of the layers; tables of positions come on top."""
+    """The weights of the layers, and tables of distances up to a `clip`; others come on top."""
     model = experiment.model
     own_layers = 1 if model.encoder == "universal-transformer" else model.layers
     inner = model.feedforward_width or 4 * model.width
     layer = 2 * model.width**2 + 2 * model.width * inner  # an attention has two matrices at least
-    return FLOAT * own_layers * layer
+    clips = (getattr(position, "clip", None) or 0 for position in walk(model.position))
+    tables = sum(2 * clip * model.width // model.heads for clip in clips)
+    return FLOAT * (own_layers * layer + tables)
 
 
 def activation_bytes(experiment: "Experiment") -> int:

@@ -113,17 +113,28 @@ class Follower:
     def __init__(self, run: Run, kind: type[Tracker]):
         self.run, self.kind = run, kind
         self.tracker: Tracker | None = None
+        self.is_refused = False  # the tracker can't be used
         self.position = 0  # in metrics.jsonl
 
     def update(self) -> None:
         """Send what is new. The first time that is all that there is, of earlier sessions, too."""
         if self.tracker is None:
-            self.tracker = self.kind(self.run)
+            self.tracker = self.start()
         by_step: dict[int, dict[str, float]] = {}
         for record in self.new_records():
             by_step.setdefault(record["step"], {}).update(scalars(record))
         for step, values in by_step.items():
             self.tracker.write(step, values)
+
+    def start(self) -> Tracker:
+        try:
+            return self.kind(self.run)
+        except Exception as error:  # whatever the tracker's client raises, as without an account
+            self.is_refused = True
+            raise UsageError(
+                f"{self.kind.package} can't be used: {str(error).rstrip('.')};"
+                f" `lengthwise resume {self.run.path}` goes on without it"
+            ) from None
 
     def new_records(self) -> Iterator[dict[str, Any]]:
         path = self.run.path / "metrics.jsonl"
@@ -138,6 +149,8 @@ class Follower:
 
     def close(self) -> None:
         """Send the rest, and the final accuracies if the run has finished."""
+        if self.is_refused:
+            return
         self.update()
         assert self.tracker is not None
         if (result := self.run.result) is not None:

@@ -24,6 +24,7 @@ export function askView(lab) {
   const find = (name) => models.find((model) => model.name === name);
   let chosen = [find(address.run) ?? models[0], find(address.with)].filter(Boolean);
   let seed = 0;
+  let asked = null; // the problem whose answers are shown
 
   const problem = h("textarea", {
     class: "problem",
@@ -46,6 +47,7 @@ export function askView(lab) {
     problem.style.setProperty("height", `${Math.min(problem.scrollHeight + 2, 220)}px`);
   };
   const askAll = () => {
+    asked = problem.value;
     fitHeight();
     const [first, second] = chosen.map((model) => model.name);
     writeAddress({ view: "ask", run: first, with: second, problem: problem.value });
@@ -91,7 +93,8 @@ export function askView(lab) {
         h("button", { type: "button", onclick: () => askFor(make(+length.value || 5)),
           title: "nines that no carry changes" }, name)));
 
-  problem.addEventListener("input", debounce(250, askAll));
+  // After Enter, the answer stands there already.
+  problem.addEventListener("input", debounce(250, () => problem.value !== asked && askAll()));
   problem.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();

@@ -1,6 +1,6 @@
 // The board: operands, carries, the model's answer digit by digit, and the truth below it.
 
-import { groupDigits, h } from "./dom.js";
+import { groupDigits, h, redraw } from "./dom.js";
 
 const PAGE = 120; // columns that are shown at once
 const PADDING = 14;
@@ -31,12 +31,12 @@ export function makeBoard(trace) {
 
   const draw = () => {
     const shown = columns.slice(page * PAGE, (page + 1) * PAGE);
-    element.replaceChildren(
+    redraw(element, [
       pages > 1 ? pager() : "",
       h("div", { class: "columns", role: "img", "aria-label": describeAnswer(trace, shown, step) },
         page === 0 ? signColumn(trace) : "",
         shown.map((column) => drawColumn(trace, column, step))),
-    );
+    ]);
   };
   const pager = () => {
     const turn = (by) => () => {

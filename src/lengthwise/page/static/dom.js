@@ -25,6 +25,15 @@ function fill(element, attributes, children) {
   return element;
 }
 
+/** New contents, with the focus on the button that had it. */
+export function redraw(place, parts) {
+  const active = document.activeElement;
+  const focused = place.contains(active) ? active.textContent : null;
+  place.replaceChildren(...parts);
+  const same = [...place.querySelectorAll("button, a")].find((one) => one.textContent === focused);
+  same?.focus();
+}
+
 /** What the address says: the view, and its settings. */
 export function readAddress() {
   const [view, query = ""] = location.hash.slice(1).split("?");

@@ -1,6 +1,6 @@
 // The tokens of a problem with their coordinates, and what each attends to in a layer and head.
 
-import { h, svg } from "./dom.js";
+import { h, redraw, svg } from "./dom.js";
 
 const MOST = 64; // tokens that are shown at once
 const STEP = 28; // pixels from one token to the next
@@ -56,7 +56,7 @@ export function makeTokens(trace, turn, attention) {
 
   const draw = () => {
     const scrolled = element.querySelector(".strip")?.scrollLeft ?? 0;
-    element.replaceChildren(
+    redraw(element, [
       headButtons(),
       h("div", { class: "strip", tabindex: 0, onkeydown: keydown,
         "aria-label": "tokens; the arrow keys choose one" },
@@ -66,7 +66,7 @@ export function makeTokens(trace, turn, attention) {
       ),
       h("p", { class: "note" }, note()),
       count > MOST ? pager() : "",
-    );
+    ]);
     element.querySelector(".strip").scrollLeft = scrolled;
   };
   const headButtons = () => {
@@ -162,10 +162,11 @@ export function makeTokens(trace, turn, attention) {
         ". The answer is read at underlined tokens. Point at a token, or use the arrow keys."),
       element),
     show(step) {
-      if (step.iteration !== iteration || !weights) {
-        iteration = step.iteration;
-        fetchWeights();
-      }
+      // Attention of rounds is by position alone, the same in each.
+      const isKnown = weights && (turn === "round" || step.iteration === iteration);
+      iteration = step.iteration;
+      if (isKnown) draw();
+      else fetchWeights();
     },
   };
 }

@@ -3,7 +3,7 @@
 
 import { request } from "./api.js";
 import { lineChart } from "./chart.js";
-import { copyButtons, debounce, h, readAddress, writeAddress } from "./dom.js";
+import { copyButtons, debounce, h, readAddress, redraw, writeAddress } from "./dom.js";
 import { aboutModel } from "./models.js";
 
 const POLL = 1000; // milliseconds
@@ -106,15 +106,6 @@ export async function trainView({ choices }) {
   return h("div", { class: "train" }, form, h("div", {}, presets, live));
 }
 
-/** New contents, with the focus on the button that had it. */
-function redraw(place, parts) {
-  const active = document.activeElement;
-  const focused = place.contains(active) ? active.textContent : null;
-  place.replaceChildren(...parts);
-  const same = [...place.querySelectorAll("button, a")].find((one) => one.textContent === focused);
-  same?.focus();
-}
-
 function recipeForm(recipe, choices, update) {
   const select = (key, label, options) =>
     h("label", {}, label, h("select", { class: key === "coordinate" ? "over" : "",
@@ -122,13 +113,13 @@ function recipeForm(recipe, choices, update) {
       options.map((value) => h("option", { value, selected: recipe[key] === value }, value))));
   const slider = (key, label, min, max, step = 1) => {
     const value = h("output", {}, String(recipe[key]));
-    const show = (event) => {
+    const updateLater = debounce(60, (text) => update(key, text));
+    const move = (event) => {
       value.textContent = event.target.value;
-      update(key, event.target.value);
+      updateLater(event.target.value);
     };
     return h("label", { class: `slider ${key}` }, h("span", {}, label, " ", value),
-      h("input", { type: "range", min, max, step, value: recipe[key],
-        oninput: debounceInput(show) }));
+      h("input", { type: "range", min, max, step, value: recipe[key], oninput: move }));
   };
   return h("form", { class: "recipe" },
     select("task", "task", TASKS),
@@ -142,15 +133,6 @@ function recipeForm(recipe, choices, update) {
     select("size", "size", ["tiny", "small", "medium"]),
     slider("steps", "steps", 100, 10000, 100),
     slider("seed", "seed", 0, 9));
-}
-
-/** The number beside a slider follows at once, and so does the recipe. */
-function debounceInput(show) {
-  const later = debounce(60, show);
-  return (event) => {
-    event.target.previousSibling.querySelector("output").textContent = event.target.value;
-    later(event);
-  };
 }
 
 function drawLive(training, run, before, act, watch) {

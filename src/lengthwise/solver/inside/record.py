@@ -1,6 +1,6 @@
 """Records what the plain model computes, by PyTorch's own forward hooks on its modules."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,8 @@ TOLERANCE = 1e-3  # between logits that are computed at some positions and at al
 def record(solver: "Solver", problems: str | Sequence[str], layers: int | None) -> Trace:
     """The trace of one problem, or of several that are laid out alike."""
     solver.check_layers(layers)
-    texts = [problems] if isinstance(problems, str) else list(problems)
+    is_list = isinstance(problems, Iterable) and not isinstance(problems, str)
+    texts: list[str] = list(problems) if is_list else [problems]  # type: ignore[list-item]
     if not texts:
         raise UsageError("there is no problem to trace; write one such as 12 + 34")
     parsed = [parse_problem(text, solver.layout) for text in texts]
