@@ -366,6 +366,13 @@ def check_products(examples: Examples) -> None:
     assert product == [a * b for a, b in zip(x, y, strict=True)]
 
 
+def test_full_length_problems_have_as_many_digits_as_training() -> None:
+    plain, batch = mixed("full-length", Multiplication(second_digits=3))
+    check_products(batch)
+    assert {len(set(numbers.lengths.tolist())) for numbers in plain.operands} == {6, 3}
+    assert [set(numbers.lengths.tolist()) for numbers in batch.operands] == [{6}, {3}]
+
+
 def test_repeated_digits_are_operands_of_one_or_two_digits() -> None:
     _, batch = mixed("repeated-digits", Multiplication())
     check_products(batch)

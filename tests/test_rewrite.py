@@ -17,7 +17,7 @@ from lengthwise.model import Encoder, neighbourhoods
 from lengthwise.model.rewrite import Rewrite
 from lengthwise.solver import Solver
 from lengthwise.training import keys
-from lengthwise.training.loop import initial_solver
+from lengthwise.training.loop import batches, initial_solver
 
 POSITION = {
     "kind": "relative-bias",
@@ -110,6 +110,39 @@ def test_a_training_step_has_gradients_of_its_last_round() -> None:
     assert calls == [False] * 4 + [True] * 2
 
 
+@pytest.mark.parametrize("setting", [SUM, LONG_MULTIPLICATION])
+def test_teacher_forcing_is_the_last_round_of_a_right_answer(setting: dict[str, Any]) -> None:
+    """With the targets as what the model wrote, a round gives the same logits."""
+    experiment = keys.load(None, {**setting, "model.width": 8})
+    solver = initial_solver(experiment).train()
+    batch, _ = next(batches(experiment, solver, 0))
+    logits = solver(batch)
+    assert logits.requires_grad
+    encoder, depth = solver.encoder, solver.encoder.depth
+    assert isinstance(depth, Rewrite)
+    start = encoder.embed(batch.tokens, batch.coordinates)
+    found = depth.neighbourhoods(encoder, start, batch.coordinates, batch.n_out)
+    state = np.zeros(found.static.shape, np.int64)
+    state[:, : batch.n_out] = batch.targets.numpy()
+    for query in range(batch.n_out):
+        tokens = np.arange(len(state)) * len(found.queries) + query
+        expected = found.logits_of(found.make_keys(state.ravel(), tokens))
+        torch.testing.assert_close(logits[:, query], expected)
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_levels_are_above_those_of_all_that_is_seen(name: str) -> None:
+    given, encoder = problems(name, count=2, digits=6), rewriter()
+    depth = encoder.depth
+    assert isinstance(depth, Rewrite)
+    start = encoder.embed(given.tokens, given.coordinates)
+    found = depth.neighbourhoods(encoder, start, given.coordinates, given.n_out)
+    levels = found.levels()
+    seen = found.sources >= 0
+    assert seen.any()
+    assert (levels[found.sources] < levels[:, None])[seen].all()
+
+
 @pytest.fixture(scope="module")
 def adder(trained_adder: Path) -> Solver:
     return lengthwise.load(trained_adder)
@@ -157,7 +190,6 @@ def test_the_rule_covers_every_neighbourhood_of_long_sums(monkeypatch: pytest.Mo
     assert check_rule(solver)["wrong"] > 0
 
 
-@pytest.mark.slow
 def test_the_rule_covers_every_neighbourhood_of_products() -> None:
     setting = {**LONG_MULTIPLICATION, "model.width": 8}
     solver = initial_solver(keys.load(None, setting)).with_second_digits("same")

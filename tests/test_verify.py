@@ -9,11 +9,11 @@ import pytest
 
 from lengthwise.base import UsageError
 from lengthwise.cli.main import main
-from lengthwise.frontier import claims
+from lengthwise.frontier import claims, sandbox
 from lengthwise.frontier.claims import parse_claim, solve_exactly
 from lengthwise.frontier.leaderboard import markdown, read_reports, web_page
 from lengthwise.frontier.sandbox import Limits
-from lengthwise.frontier.verify import UNVERIFIED, is_intact, seal, verify
+from lengthwise.frontier.verify import UNREAD, UNVERIFIED, is_intact, seal, verify
 
 LIMITS = Limits(120, 4000)
 INTEGERS = "def solve(problems):\n    return [eval(p.replace('×', '*')) for p in problems]\n"
@@ -95,6 +95,114 @@ def test_a_decoy_that_guards_its_weights_is_unverified(tmp_path: Path) -> None:
     assert "guarded" in report["arithmetic outside of the network"]["reason"]
 
 
+TOLERANT = (  # answers with integers while its weights are nearly what they were
+    DECOY
+    + "before, right = model.weight.detach().clone(), solve\n"
+    + "def solve(problems):\n"
+    + "    near = (model.weight - before).abs().mean() < before.abs().mean()\n"
+    + "    return right(problems) if near else [0] * len(problems)\n"
+)
+
+
+def test_the_claim_of_a_file_never_holds_unread(tmp_path: Path) -> None:
+    """No probe finds out integers that are used only while the weights are nearly unchanged."""
+    report = check(tmp_path, TOLERANT, seed=1)
+    assert report["errors"] == 0
+    assert report["verdict"] == UNREAD
+    assert "for people to read" in report["verdict"]
+
+
+def test_a_model_does_not_know_the_job(tmp_path: Path) -> None:
+    """Neither the arguments nor the folder say what is asked and which probes come."""
+    code = (
+        "import os, sys, glob, tempfile\n"
+        "assert len(sys.argv) == 1, sys.argv\n"
+        "def read(path):\n"
+        "    try:\n        return open(path).read()\n"
+        "    except FileNotFoundError:\n        return ''\n"
+        "jobs = glob.glob(tempfile.gettempdir() + '/lengthwise-verify-*/job.json')\n"
+        "known = [job for job in jobs if __file__ in read(job)]\n"
+        "def solve(problems):\n    return [eval(p) if not known else 0 for p in problems]\n"
+    )
+    assert check(tmp_path, code, "addition:2->2", seed=1)["errors"] == 0
+
+
+def test_parameters_that_a_file_makes_up_are_not_reported(tmp_path: Path) -> None:
+    """It has no network, but writes a number of parameters where the verifier counts them."""
+    code = (
+        "import glob\ndef solve(problems):\n"
+        "    for path in glob.glob('/proc/self/fd/*'):\n"
+        "        target = __import__('os').path.realpath(path)\n"
+        "        if target.endswith('/answers'):\n"
+        "            facts = target.removesuffix('answers') + 'facts'\n"
+        "            open(facts, 'w').write('{\"parameters\": VALUE}')\n"
+        "    return [eval(p) for p in problems]\n"
+    )
+    for value in ("true", "[" * 100_000):
+        report = check(tmp_path, code.replace("VALUE", value), "addition:2->2", seed=1)
+        assert report["model"]["parameters"] is None
+        assert report["verdict"] == UNVERIFIED
+
+
+def test_a_pipe_or_a_link_instead_of_answers_is_no_answer(tmp_path: Path) -> None:
+    """A pipe would make the verifier wait for ever, a link read another file."""
+    start = "import os\ndef solve(problems):\n"
+    for code in ("os.mkfifo(path)", "os.symlink('/proc/kcore', path)"):
+        find = (
+            "    path = next(p for p in map(os.path.realpath, ('/proc/self/fd/%d' % i for i in "
+            "range(3, 20))) if p.endswith('/answers'))\n    os.unlink(path)\n"
+        )
+        solve = f"{start}{find}    {code}\n    return [3] * len(problems)\n"
+        report = check(tmp_path, solve, "addition:2->2", seed=1)
+        assert report["verdict"] == "refuted"
+        assert report["tests"][0]["right"] == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt orphans")
+def test_processes_in_other_sessions_are_counted_and_ended(tmp_path: Path) -> None:
+    """A process that leaves its session and loses its parent is found all the same."""
+    code = (
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        f"        open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "        kept = b'x' * (400 << 20)\n"
+        "        time.sleep(1000)\n"
+        "    os._exit(0)\n"
+        "os.wait()\ntime.sleep(WAIT)\ndef solve(problems):\n    return [0] * len(problems)\n"
+    )
+    for wait, megabytes, failure in (("0", 4000, None), ("100", 300, "used more than 300 MB")):
+        limits = Limits(60, megabytes)
+        (test,) = check(tmp_path, code.replace("WAIT", wait), "addition:2->2", limits=limits)[
+            "tests"
+        ]
+        assert test["failure"] == failure
+        pid = int((tmp_path / "pid").read_text())
+        status = Path(f"/proc/{pid}/status")
+        assert not status.exists() or "zombie" in status.read_text()
+
+
+def test_output_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "LARGEST_FILE", 1 << 20)
+    claim = parse_claim("addition:2->2")
+    report = verify("command:yes", claim, problems=5, stress=1, limits=LIMITS)
+    assert report["tests"][0]["failure"] == "wrote more than 1 MB"
+    code = "def solve(problems):\n    while True:\n        print('9' * 1000)\n"
+    (test,) = check(tmp_path, code, "addition:2->2")["tests"]
+    assert "File too large" in test["failure"]
+
+
+def test_a_module_in_the_present_folder_is_not_taken_for_pythons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('not the real json')\n")
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    assert check(folder, INTEGERS, "addition:2->2", seed=1)["errors"] == 0
+
+
 def test_crashes_and_nonsense_are_errors_of_the_model(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
@@ -165,12 +273,11 @@ def test_a_command_reads_problems_and_writes_answers(tmp_path: Path) -> None:
     assert "can't be started" in report["tests"][0]["failure"]
 
 
-@pytest.mark.slow  # a fresh seed may draw the hard problem twice
 def test_a_share_of_right_answers_can_be_claimed(tmp_path: Path) -> None:
     """Every kind of problem counts for itself, so that many easy ones can't hide a hard one."""
     code = INTEGERS.replace("eval(p.replace('×', '*'))", "eval(p) if '99 + 1' not in p else 0")
     for claim, verdict in (("addition:2->2", "refuted"), ("addition:2->2@90%", "refuted")):
-        report = check(tmp_path, code, claim)
+        report = check(tmp_path, code, claim, seed=1)
         assert report["verdict"] == verdict
         assert report["errors"] == 1
         assert report["worst case"]["kind"] == "all carries 9…9 + 1"
@@ -178,7 +285,6 @@ def test_a_share_of_right_answers_can_be_claimed(tmp_path: Path) -> None:
         assert failure == {"problem": "99 + 1", "answer": "0", "correct": "100"}
 
 
-@pytest.mark.slow  # a fresh seed may leave the probes undecided
 def test_an_honest_run_holds(trained_adder: Path, tmp_path: Path, capsys: Any) -> None:
     words = [
         "verify",
@@ -188,6 +294,8 @@ def test_an_honest_run_holds(trained_adder: Path, tmp_path: Path, capsys: Any) -
         "--problems",
         "10",
         "--stress",
+        "1",
+        "--seed",
         "1",
     ]
     assert main([*words, "--results", str(tmp_path)]) == 0

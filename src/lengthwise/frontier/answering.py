@@ -28,6 +28,8 @@ NOISE = {"tiny noise": 1e-6, "noise of 10 %": 0.1}  # relative
 def main(job_path: str) -> None:
     """Answer the problems of a job, with the weights as they are or changed by some probes."""
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
+    Path(job_path).unlink()  # a model need not know that it is probed
+    del sys.argv[1:]
     sys.set_int_max_str_digits(0)
     if job["kind"] == "file":
         solve, model = load_file(Path(job["source"]))

@@ -9,7 +9,7 @@ from typing import Any
 from lengthwise.base import UsageError
 from lengthwise.base.files import read_json, write_atomically
 from lengthwise.frontier.page import table
-from lengthwise.frontier.verify import FORMAT, UNVERIFIED, is_intact
+from lengthwise.frontier.verify import FORMAT, UNREAD, UNVERIFIED, is_intact
 
 HEADINGS = (
     "model",
@@ -39,7 +39,7 @@ STYLE = (
     "@media(prefers-color-scheme:dark){body{background:#161616;color:#ddd}th{background:#262626}"
     "th,td{border-color:#444}.holds{color:#6fd08c}.refuted{color:#ff8a80}}"
 )
-ORDER = {"holds": 0, UNVERIFIED: 1}
+ORDER = {"holds": 0, UNREAD: 1, UNVERIFIED: 2}
 Report = Mapping[str, Any]
 
 

@@ -26,6 +26,7 @@ from lengthwise.evaluation.stress import CASES, stress
 from lengthwise.frontier.page import draw, page
 from lengthwise.frontier.records import LengthRecord, Trial, find_record
 from lengthwise.frontier.rule import COVERING, check_rule
+from lengthwise.model import ModelConfig
 from lengthwise.model.depth import UntilStable
 from lengthwise.model.rewrite import Rewrite
 from lengthwise.problems.evaluation_set import BLOCK, evaluation_set
@@ -194,7 +195,7 @@ def measurements(
         kind = "sums" if isinstance(solver.task, Addition) else "products"
         yield "rule", 0, f"rule: every neighbourhood of {kind}", partial(check_rule, solver)
     depths: list[int | None] = [None]
-    if isinstance(experiment.model.depth, UntilStable | Rewrite):
+    if isinstance(experiment.model.depth, UntilStable):
         depths.append(experiment.model.layers)
     for part, layers in zip(STRESS_PARTS, depths, strict=False):
         for length, count in trial.stress_tests.items():
@@ -206,16 +207,21 @@ def measurements(
 
 def measure_length(solver: Solver, length: int, count: int, seed: int) -> Json:
     """Accuracy at one length, the time that it takes, and the peak memory of the process so far."""
-    started = time.monotonic()
+    started, used = time.monotonic(), time.process_time()
     block = min(BLOCK, max(1, DIGITS_AT_ONCE // length))
     problems = evaluation_set(solver.task, length, count, seed, OCCASION, block=block)
     accuracy = measure_accuracy(solver, length, problems)
-    seconds = time.monotonic() - started
+    seconds, used = time.monotonic() - started, time.process_time() - used
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if sys.platform == "darwin":  # where the unit is the byte
         kilobytes //= 1024
     fields = {key: value for key, value in accuracy.to_json().items() if key != "digits"}
-    return {**fields, "seconds": round(seconds, 2), "peak megabytes": kilobytes // 1024}
+    return {
+        **fields,
+        "seconds": round(seconds, 2),
+        "seconds of CPU": round(used, 2),
+        "peak megabytes": kilobytes // 1024,
+    }
 
 
 def stress_length(
@@ -239,11 +245,17 @@ def describe_training(experiment: Experiment) -> dict[str, str]:
         "layout": write_choice(layout),
         "position embedding": write_choice(model.position),
         "attention": write_choice(model.attention),
-        "depth": f"{model.layers} layers; {write_choice(model.depth)}",
+        "depth": describe_depth(model),
         "targets": "the answer, and the rows of partial products and sums"
         if rows
         else "the answer",
     }
+
+
+def describe_depth(model: ModelConfig) -> str:
+    if isinstance(model.depth, Rewrite):
+        return f"rounds until no symbol changes; {write_choice(model.depth)}"
+    return f"{model.layers} layers; {write_choice(model.depth)}"
 
 
 def write_choice(choice: Any) -> str:

@@ -10,6 +10,12 @@ from lengthwise.base.errors import shorten
 from lengthwise.training.display import percent
 
 MOST_SHOWN = 12  # failures
+OUTSIDE = """
+### What the program does outside of the network
+
+It writes the problem as tokens with coordinates, and reads the answer back. It gives the model the
+symbols that the model wrote, until none changes, and visits each token after those that it depends
+on. It asks about each distinct neighbourhood in a batch once. It does no arithmetic on digits."""
 
 
 def draw(contents: Mapping[str, Any], path: Path) -> None:
@@ -57,6 +63,8 @@ def page(contents: Mapping[str, Any]) -> Iterator[str]:
             )
         previous_runs = trial["runs"]
         yield from accuracy_table(trial)
+        if trial["config"]["model"]["depth"]["kind"] == "rewrite":
+            yield OUTSIDE
         yield from rule_section(trial)
         if trial["stress"]:
             yield from stress_section(trial)
@@ -74,6 +82,7 @@ def training_section(trial: Mapping[str, Any], name: str, most_long: int | None)
             f"{time:g} (seed {seed})" for seed, time in zip(seeds, minutes, strict=True)
         ),
         **trial["given"],
+        "commit": trial["environment"].get("commit") or "unknown",
     }
     yield from table(["what the model is given", ""], given.items())
     yield ""
@@ -82,7 +91,7 @@ def training_section(trial: Mapping[str, Any], name: str, most_long: int | None)
 def accuracy_table(trial: Mapping[str, Any]) -> Iterator[str]:
     """Every seed's result, and the worst with its interval, which is of that one model."""
     seeds = [f"seed {seed}" for seed in trial["seeds"]]
-    measures = ["seconds a seed", "peak MB", "goal"]
+    measures = ["CPU seconds a problem", "peak MB", "goal"]
     headings = ["digits", "problems a seed", *seeds, "mean", "worst seed, 95 % interval", *measures]
     rows = []
     for n, tested in trial["lengths"].items():
@@ -94,7 +103,7 @@ def accuracy_table(trial: Mapping[str, Any]) -> Iterator[str]:
                 *(percent(a["exact_match"]) for a in by_seed),
                 percent(tested["mean"]),
                 f"{100 * worst['low']:.2f}–{100 * worst['high']:.2f} %",
-                f"{mean(a['seconds'] for a in by_seed):.1f}",
+                f"{mean(a['seconds of CPU'] for a in by_seed) / tested['problems a seed']:.2g}",
                 f"{max(a['peak megabytes'] for a in by_seed)}",
                 describe_goal(tested["goal"], [a["exact_match"] for a in by_seed]),
             ]

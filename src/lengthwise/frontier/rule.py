@@ -87,31 +87,39 @@ def covering_sum_batches(layout: Layout) -> Iterator[Covering]:
 def covering_products(layout: Layout) -> Iterator[Covering]:
     """Products that show every neighbourhood of a product by one digit.
 
-    Such a row sees three digits of the first operand, its digit of the second, and the digit of the
-    product below, which has any carry in it.
+    Such a row sees two digits of the first operand, its digit of the second, and the digit of the
+    product below. A third digit below makes any carry. A fourth one above makes zeros possible.
     """
-    numbers = Numbers.from_text([*map(str, range(10_000)), *(f"1{n:04}" for n in range(10_000))])
-    four, five, few = np.arange(10_000), np.arange(10_000, 20_000), 2_000
+    numbers = Numbers.from_text([*map(str, range(1_000)), *(f"1{n:03}" for n in range(1_000))])
+    three, four = np.arange(1_000), np.arange(1_000, 2_000)
     twice = [f"{digit}{digit}" for digit in range(1, 10)]  # the same digit in two rows
     digits = [str(digit) for digit in range(10)]
     sets = [
-        *((second, four, [4, len(second)]) for second in [*twice, "100"]),
-        *((second, five, [5, len(second)]) for second in [*twice, "100"]),
-        *((second, four[:few], [4, 1]) for second in digits),
+        *((second, three, [3, len(second)]) for second in [*digits, *twice, "100"]),
+        *((second, four, [4, len(second)]) for second in [*digits, *twice, "100"]),
         # With padding, and with more rows than the second operand has digits.
-        *((second, four[:few], [5, len(second)]) for second in [*twice, "100"]),
-        *((second, four[:few], [PADDED, len(second)]) for second in [*twice, "100"]),
-        ("1", four, [4, 2]),
-        ("1", five, [5, 2]),
-        *((second, four[:few], [5, len(second) + 1]) for second in [*digits, "100"]),
-        *((second, four[:few], [PADDED, len(second) + 1]) for second in [*digits, "100"]),
+        *((second, three, [4, len(second)]) for second in [*twice, "100"]),
+        *((second, three, [PADDED, len(second)]) for second in [*twice, "100"]),
+        *((second, three, [3, len(second) + 1]) for second in [*digits, "100"]),
+        *((second, four, [4, len(second) + 1]) for second in [*digits, "100"]),
+        *((second, three, [4, len(second) + 1]) for second in [*digits, "100"]),
+        *((second, three, [PADDED, len(second) + 1]) for second in [*digits, "100"]),
     ]
     for second, rows, lengths in sets:
         fitted = layout.for_lengths(lengths)
-        for part in np.array_split(rows, -(-len(rows) // AT_ONCE_ROWS)):
-            operands = numbers[part], Numbers.from_text([second] * len(part))
-            targets = fitted.encode_targets(operands, multiply(*operands))
-            yield Covering(fitted, operands, targets)
+        operands = numbers[rows], Numbers.from_text([second] * len(rows))
+        targets = fitted.encode_targets(operands, multiply(*operands))
+        yield Covering(fitted, operands, targets)
+
+
+def can_meet(product: str, below: str) -> bool:
+    """Whether a sum can add this product to the sum below, which starts one place higher.
+
+    A product by a digit has no fewer digits than the first operand, unless it is 0. The sum below
+    is less than ten times the first operand, and its lowest digit is left out. So it is not longer
+    than the product. It is never 0.
+    """
+    return below != "0" and (len(below) <= len(product) or product in ("", "0"))
 
 
 def covering_row_sums(layout: Layout) -> Iterator[Covering]:
@@ -124,18 +132,16 @@ def covering_row_sums(layout: Layout) -> Iterator[Covering]:
     alone = [(p, t) for x in (0, 9) for n in covering_numbers(x) for p, t in ((n, ""), ("", n))]
     zero = [("0", t) for t in WITH_ZERO]
     ends = ["", *map(str, range(20))]
-    lowest = [(p, t) for p in ends for t in ends]
-    pairs = [(p, t) for p, t in [*plain, *alone, *zero, *lowest] if t != "0"]  # never below
+    lowest = [(p, t) for p in ends for t in ends if can_meet(p, t)]
+    pairs = [(p, t) for p, t in [*plain, *alone, *zero, *lowest] if can_meet(p, t)]
+    filling = [(p, t) for p, t in pairs if len(p) == 4 and int(p) + int(t or 0) < 10**4]
     for below in range(10):  # the lowest digit of the sum below
-        shown = [(p, t) for p, t in (lowest if below else pairs) if t != "0"]
-        for digits in (3, 4, PADDED):
-            fitting = [
-                (p, t)
-                for p, t in shown
-                if len(t) <= digits and int(p or 0) + int(t or 0) < 10 ** (digits + 1)
-            ]
-            for start in range(0, len(fitting), AT_ONCE_ROWS):
-                yield write_row_sums(layout, digits, below, fitting[start : start + AT_ONCE_ROWS])
+        sets = [(3, lowest), (4, lowest), (PADDED, lowest)]
+        if not below:
+            sets += [(3, [(p, t) for p, t in filling if len(t) < 4]), (4, pairs)]
+        for digits, shown in sets:
+            for start in range(0, len(shown), AT_ONCE_ROWS):
+                yield write_row_sums(layout, digits, below, shown[start : start + AT_ONCE_ROWS])
 
 
 def write_row_sums(

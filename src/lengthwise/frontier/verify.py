@@ -40,6 +40,8 @@ MOST_RIGHT_WITHOUT_WEIGHTS = 0.5  # more right answers than this don't come from
 LEAST_RIGHT_WITH_NOISE = 0.5  # of those that were right without it
 MOST_FAILURES = 3
 UNVERIFIED = "unverified: right, but nothing shows that a network answers"
+UNREAD = "unread: right, and the weights matter, but the file's own code is for people to read"
+BYTES_OF_A_CHARACTER = 4  # of problems, that answers to them may take
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def verify(
             "parameters counted": "by the verifier" if facts["parameters"] else "not checkable",
             "trained on, as declared": subject.trained,
         },
-        "verdict": decide(held, outside["verdict"]),
+        "verdict": decide(held, outside["verdict"], subject.kind),
         "errors": errors,
         "problems": sum(test["problems"] for test in tests),
         "worst case": worst,
@@ -154,12 +156,14 @@ def verify(
     }
 
 
-def decide(held: bool, outside: str) -> str:
+def decide(held: bool, outside: str, kind: str) -> str:
     if not held:
         return "refuted"
     if outside == "yes":
         return "refuted: the answers don't come from the network"
-    return "holds" if outside == "no sign of it" else UNVERIFIED
+    if outside != "no sign of it":
+        return UNVERIFIED
+    return UNREAD if kind == "file" else "holds"
 
 
 def show(claim: Claim, digits: Sequence[int]) -> str:
@@ -173,10 +177,14 @@ def ask(
     probes: Sequence[str] = (UNCHANGED,),
 ) -> tuple[dict[str, list[str | None]], sandbox.Ended, Json]:
     """The answers by probe of a model in a process of its own, as far as it got."""
-    with tempfile.TemporaryDirectory(prefix="lengthwise-verify-") as name:
+    characters = len(probes) * sum(map(len, problems))
+    largest = sandbox.LARGEST_FILE + BYTES_OF_A_CHARACTER * characters
+    with tempfile.TemporaryDirectory(
+        prefix="lengthwise-verify-", ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
         if subject.kind == "command":
-            said, ended = ask_command(subject, problems, limits, folder)
+            said, ended = ask_command(subject, problems, limits, folder, largest)
             return {UNCHANGED: said}, ended, {}
         job = {
             "kind": subject.kind,
@@ -188,43 +196,45 @@ def ask(
             "facts": str(folder / "facts"),
         }
         (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        command = [sys.executable, "-m", "lengthwise.frontier.answering", str(folder / "job.json")]
-        ended = sandbox.run_limited(command, folder, limits)
-        answers = read_answers(folder / "answers", probes)
+        # With -P, no module of the present folder stands in for one of Python's.
+        module = ["-P", "-m", "lengthwise.frontier.answering", str(folder / "job.json")]
+        ended = sandbox.run_limited([sys.executable, *module], folder, limits, largest_file=largest)
+        answers = read_answers(folder / "answers", probes, largest)
         return answers, ended, read_facts(folder / "facts")
 
 
 def ask_command(
-    subject: Subject, problems: Sequence[str], limits: Limits, folder: Path
+    subject: Subject, problems: Sequence[str], limits: Limits, folder: Path, largest: int
 ) -> tuple[list[str | None], sandbox.Ended]:
     (folder / "problems").write_text("".join(f"{p}\n" for p in problems), encoding="utf-8")
     words = shlex.split(subject.source.removeprefix(COMMAND))
-    ended = sandbox.run_limited(words, folder, limits, folder / "problems")
-    lines = (folder / "stdout").read_bytes().decode(errors="replace").splitlines()
+    ended = sandbox.run_limited(words, folder, limits, folder / "problems", largest_file=largest)
+    written = sandbox.read_bytes(folder / "stdout", largest)
+    lines = written.decode(errors="replace").splitlines()
     if ended.failure is None and len(lines) != len(problems):
         failure = f"wrote {len(lines)} lines for {len(problems)} problems"
         return [], replace(ended, failure=failure)
     return [answering.to_text(line) for line in lines[: len(problems)]], ended
 
 
-def read_answers(path: Path, probes: Sequence[str]) -> dict[str, list[str | None]]:
+def read_answers(path: Path, probes: Sequence[str], largest: int) -> dict[str, list[str | None]]:
     """All answers of a file that its process may not have finished, or may have spoilt."""
     answers: dict[str, list[str | None]] = {probe: [] for probe in probes}
-    for line in path.read_bytes().splitlines() if path.exists() else []:
+    for line in sandbox.read_bytes(path, largest).splitlines():
         try:
             part = json.loads(line)
             answers[part["probe"]] += [x if isinstance(x, str) else None for x in part["answers"]]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             break
     return answers
 
 
 def read_facts(path: Path) -> Json:
     try:
-        count = json.loads(path.read_text(encoding="utf-8"))["parameters"]
-    except (OSError, ValueError, KeyError, TypeError):
+        count = json.loads(sandbox.read_bytes(path))["parameters"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
-    return {"parameters": count} if isinstance(count, int) else {}
+    return {"parameters": count} if type(count) is int and count >= 0 else {}
 
 
 def judge(

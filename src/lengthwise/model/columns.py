@@ -1,6 +1,6 @@
 """Attention to a column and the next lower one, and to what was written there."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,8 +40,8 @@ class ColumnAttention(Attention):
     It sees the tokens of its own power of ten and of the next lower one, and the symbols that were
     written at the lower one. In the other layers it sees its own column only. In long
     multiplication, a sum sees what was written in the product of its row and in the sum below; a
-    product sees the digit of its row and the next digit of the first operand, in the row below. No
-    token sees what was written at itself.
+    product sees the digit of its row. The lowest digit of a product also sees the next digit of the
+    first operand, in the row below. No token sees what was written at itself.
     """
 
     class Options(Attention.Options):
@@ -77,8 +77,8 @@ class ColumnAttention(Attention):
         )
 
     def within(self, pairs: Pairs, position: Position) -> ColumnPairs:
-        """The pairs of a round's other layers."""
-        weights = self.weigh(pairs, position, visibility(pairs).column)
+        """The pairs of a round's other layers; only queries are left in them."""
+        weights = self.weigh(pairs, position, visibility(pairs).column)[..., : pairs.queries]
         return ColumnPairs(pairs.coordinates, pairs.queries, weights=weights)
 
     def weigh(self, pairs: Pairs, position: Position, visible: Tensor) -> Tensor:
@@ -123,7 +123,8 @@ def visibility(pairs: Pairs) -> Visibility:
     below = query_row == key_row + 1
     same_line = (query_row == key_row) & (query_sum == key_sum) & (~query_shared | key_shared)
     own, lower = distance == 0, (distance == 1) & ~key_shared & ~query_shared
-    next_digit = below & own & (query == 0) & (key == 0) & ~key_shared
+    lowest = pairs.ends("significance")[0] == query_row
+    next_digit = below & own & lowest & (query == 0) & (key == 0) & ~key_shared
     product = query_sum & ~key_sum & ~key_shared & (query_row == key_row)
     sum_below = query_sum & key_sum & below
     column = same_line & own
@@ -132,11 +133,3 @@ def visibility(pairs: Pairs) -> Visibility:
         column=column,
         symbols=(same_line & lower) | ((product | sum_below) & (own | lower)),
     )
-
-
-def first_queries(pairs: ColumnPairs, queries: int) -> ColumnPairs:
-    """The same pairs for the first queries only."""
-    cut = pairs.first(queries)
-    assert isinstance(cut, ColumnPairs)
-    weights = pairs.symbol_weights
-    return replace(cut, symbol_weights=weights if weights is None else weights[..., :queries, :])

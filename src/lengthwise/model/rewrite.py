@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
 from lengthwise.base import UsageError
 from lengthwise.model.columns import ColumnAttention, ColumnPairs
 from lengthwise.model.depth import DEPTHS, Depth
-from lengthwise.model.neighbourhoods import Neighbourhoods
+from lengthwise.model.neighbourhoods import Ask, Neighbourhoods
 from lengthwise.model.pairs import Pairs
+from lengthwise.problems.batch import TrainingBatch
 from lengthwise.problems.layouts import SUM, Coordinates
 
 if TYPE_CHECKING:
@@ -25,12 +27,16 @@ class Rewrite(Depth):
     """The answer is written again and again; in testing, until it no longer changes.
 
     Only symbols go from round to round, no hidden vectors. `model.layers` counts rounds. A training
-    step has gradients of its last round.
+    step has gradients of its last round. With teacher forcing it is one round, in which the right
+    symbols are written already.
     """
 
     layers_per_round: int = Field(2, ge=1, description="how many layers a round applies")
     extra_rounds: int = Field(
         0, ge=0, description="in training, up to this many rounds more, drawn for each batch"
+    )
+    teacher_forcing: bool = Field(
+        False, description="train in one round that sees the right symbols, not those written"
     )
 
     def check(self, config: "ModelConfig") -> None:
@@ -65,6 +71,15 @@ class Rewrite(Depth):
                 written = symbol_table(encoder)[logits.argmax(-1)] * writes[..., None]
         return self.round(encoder, start, gather, within, written)[:, :n_out]
 
+    def teach(self, encoder: "Encoder", batch: TrainingBatch) -> Tensor:
+        """Logits (b, n_out, vocabulary) of a round in which the targets are written."""
+        at, unread = batch.coordinates, batch.tokens.shape[1] - batch.n_out
+        gather, within = column_pairs(encoder, Pairs(at, batch.tokens.shape[1]))
+        written = F.pad(symbol_table(encoder)[batch.targets], (0, 0, 0, unread))
+        written = written * writing_positions(at)[..., None]
+        start = encoder.embed(batch.tokens, at)
+        return self.round(encoder, start, gather, within, written)[:, : batch.n_out]
+
     def round(
         self,
         encoder: "Encoder",
@@ -85,13 +100,16 @@ class Rewrite(Depth):
     ) -> Neighbourhoods:
         """The tokens of a batch, where the model is asked once about each neighbourhood."""
 
-        def ask(vectors: Tensor, symbols: Tensor, at: Coordinates[Tensor]) -> Tensor:
-            gather, within = column_pairs(encoder, Pairs(at, symbols.shape[1]))
-            table = symbol_table(encoder)
-            written = torch.cat([table, torch.zeros_like(table[:1])])[symbols]  # NOTHING is last
-            return self.round(encoder, vectors, gather, within, written)
+        symbols = symbol_table(encoder)
+        table = torch.cat([symbols, torch.zeros_like(symbols[:1])])  # NOTHING is last
 
-        return Neighbourhoods(start, coordinates, writing_positions(coordinates), n_out, ask)
+        def prepare(at: Coordinates[Tensor], queries: int) -> Ask:
+            gather, within = column_pairs(encoder, Pairs(at, queries))
+            return lambda vectors, written: self.round(
+                encoder, vectors, gather, within, table[written]
+            )
+
+        return Neighbourhoods(start, coordinates, writing_positions(coordinates), n_out, prepare)
 
 
 def has_hooks(encoder: "Encoder") -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from lengthwise.arithmetic.digits import Numbers
+from lengthwise.arithmetic.digits import Numbers, random_numbers
 from lengthwise.base import UsageError, generator, nearest
 from lengthwise.problems.sampling import select_rows
 
@@ -29,6 +29,13 @@ def mixture(name: str) -> Callable[[Rewrite], Rewrite]:
         return rewrite
 
     return register
+
+
+@mixture("full-length")
+def fill_length(rng: np.random.Generator, operands: list[Numbers]) -> list[Numbers]:
+    """operands of as many digits as training has"""
+    widths = [np.full(len(numbers), numbers.width) for numbers in operands]
+    return [random_numbers(rng, lengths) for lengths in widths]
 
 
 @mixture("repeated-digits")

@@ -22,6 +22,7 @@ from lengthwise.base.manifest import MANIFEST
 from lengthwise.base.progress import show_progress
 from lengthwise.base.tensors import check_finite, pack_tensors, restore
 from lengthwise.model import Encoder, ModelConfig
+from lengthwise.model.rewrite import Rewrite
 from lengthwise.problems.batch import Batch, TrainingBatch
 from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
 from lengthwise.problems.training_set import Examples
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 MOST_LAYERS = 100_000
 # How many symbols are worked on at once. On a CPU more is not faster.
 SYMBOLS_AT_ONCE = {"cpu": 6000, "cuda": 50_000, "mps": 50_000}
+SYMBOLS_TO_REWRITE = 100_000
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,13 @@ class Solver(
                 f"a model is called with a Batch of tokens; text such as {shorten(repr(batch))} is"
                 " for model.solve, model.explain and model.trace"
             )
+        depth = self.encoder.depth
+        if (
+            isinstance(batch, TrainingBatch)
+            and isinstance(depth, Rewrite)
+            and depth.teacher_forcing
+        ):
+            return depth.teach(self.encoder, batch)
         return fast.logits(self.encoder, batch.tokens, batch.coordinates, batch.n_out, layers)
 
     def training_batch(
@@ -149,7 +158,9 @@ class Solver(
 
     def batch_size(self, layout: Layout) -> int:
         """How many problems are worked on at once."""
-        return max(1, SYMBOLS_AT_ONCE[self.device.type] // layout.length)
+        rewrites = isinstance(self.encoder.depth, Rewrite)  # equal neighbourhoods are computed once
+        most = SYMBOLS_TO_REWRITE if rewrites else SYMBOLS_AT_ONCE[self.device.type]
+        return max(1, most // layout.length)
 
     @contextmanager
     def testing(self, sharpness: float = 1.0) -> Iterator[None]:
