@@ -1,5 +1,6 @@
 """What all tests share: reproducible hypothesis, one thread, and the tasks that contracts cover."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from lengthwise.arithmetic.tasks import TASKS, Task
-from lengthwise.base.extensions import import_files
+from lengthwise.base.extensions import VARIABLE, import_files
 
 hypothesis.settings.register_profile(
     "reproducible", deadline=None, derandomize=True, database=None, max_examples=25
@@ -34,6 +35,12 @@ TASK_OPTIONS: list[dict[str, Any]] = [*({"kind": kind} for kind in TASKS), *OPTI
 def label(value: object) -> str:
     """A test's id for options, in which `-k` finds the name of a choice."""
     return "-".join(map(label, value.values())) if isinstance(value, dict) else str(value)
+
+
+@pytest.fixture(autouse=True)
+def own_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that a test imports are not passed on to the processes of other tests."""
+    monkeypatch.setenv(VARIABLE, os.environ.get(VARIABLE, ""))
 
 
 @pytest.fixture(params=TASK_OPTIONS, ids=label)

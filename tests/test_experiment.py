@@ -185,6 +185,7 @@ OPTIONS: dict[str, Any] = {
     "signed": True,
     "stable_for": 2,
     "strength": 2.0,
+    "teacher_forcing": True,
     "threshold": 64,
     "window": 2,
 }

@@ -98,7 +98,7 @@ def test_priming_changes_no_unprimed_example(
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_a_mixture_rewrites_its_share_of_unprimed_problems(name: str) -> None:
-    """It keeps lengths, writes digits, and draws from its own generator."""
+    """It keeps lengths, or makes all the longest, and draws from its own generator."""
     fields: dict[str, Any] = {
         "priming": {9: 30},
         "priming_second": "fixed",
@@ -112,7 +112,8 @@ def test_a_mixture_rewrites_its_share_of_unprimed_problems(name: str) -> None:
     assert not changed[mixed.primed].any()
     assert 0.1 < changed[~mixed.primed].mean() < 0.45
     for before, after in zip(plain.operands, mixed.operands, strict=True):
-        assert (before.lengths == after.lengths).all()
+        is_long = changed & (name == "full-length")
+        assert (after.lengths == np.where(is_long, 5, before.lengths)).all()
         assert after.digits.min() >= 0
         assert after.digits.max() <= 9
         assert not after.digits[np.arange(after.width) >= after.lengths[:, None]].any()

@@ -381,12 +381,12 @@ def test_the_table_has_a_row_a_case_and_a_column_a_length() -> None:
 
 def test_the_table_shortens_long_failures() -> None:
     outcomes = stress(computing(without_carries, digits=50), [50], 2)
-    nines = "9" * 20 + "…" + "9" * 10
-    wrong, right = f"{'9' * 20}…{'9' * 9}0", f"1{'0' * 19}…{'0' * 10}"
+    nines = "9" * 20 + "…" + "9" * 20
+    wrong, right = f"{'9' * 20}…{'9' * 19}0", f"1{'0' * 19}…{'0' * 20}"
     assert f"{nines} + 1 = {wrong}, but it is {right}" in show(outcomes)
-    failure = Failure("1 + 2", "1" * 50, "1" * 30 + "2" + "1" * 19)
-    same = f"{'1' * 20}…{'1' * 10}"
+    failure = Failure("1 + 2", "1" * 50, "1" * 25 + "2" + "1" * 24)
+    same = f"{'1' * 20}…{'1' * 20}"
     inside = show([Outcome("random", "", 50, 1, 0, (failure,))])
-    assert f"  1 + 2 = {same}, but it is {same}, from digit 31 on" in inside
+    assert f"  1 + 2 = {same}, but it is {same}, from digit 26 on" in inside
     assert "99 + 1 = not a number, but it is 100" in show(stress(known(speechless), [2], 1))
     assert "but it is" not in show(stress(computing(), [2], 1))

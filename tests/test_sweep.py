@@ -56,7 +56,7 @@ class Job:
 
 if __name__ == "__main__":
     engine = Local(2)
-    engine.submit([Job, Job])
+    engine.submit([[Job], [Job]])
     for worker in engine.workers:
         status = Path(f"/proc/{worker.process.pid}/status").read_text()
         print(re.search(r"SigBlk:\\s*(\\w+)", status)[1])
