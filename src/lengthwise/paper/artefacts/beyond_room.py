@@ -92,4 +92,6 @@ class BeyondRoom(Artefact):
         percent(axes[0])
         axes[1].set(xlabel="position in the answer (1: the largest power of ten)")
         percent(axes[1], "accuracy of the digit (%)")
+        for axis in axes:
+            axis.locator_params(axis="x", integer=True)
         finish(figure)

@@ -148,7 +148,7 @@ class BeyondSharpness(Artefact):
             line(axes[2], points, label, "0.3", style=style)
         percent(axes[2], "weight of the strongest key (%)")
         for axis in axes:
-            axis.set(xlabel="digits")
+            axis.set(xlabel="digits", xticks=lengths)
         finish(figure)
 
 
