@@ -28,6 +28,7 @@ PROBLEMS: dict[str, tuple[object, object]] = {
         {"kind": "multiplication", "second_digits": 2},
         {"kind": "compact", "order": LEAST_FIRST},
     ),
+    "running-sums": ({"kind": "addition", "operands": 3}, "running-sums"),
     "rows": ({"kind": "multiplication", "second_digits": 2}, "long-multiplication"),
 }
 

@@ -143,7 +143,7 @@ def test_every_choice_is_computed_as_by_pytorch(option: str, value: Any) -> None
     given = problems()
     fields: dict[str, Any] = {"position": "relative-key", option: value}
     if value in BY_POSITION:
-        fields["position"] = "relative-bias"
+        fields["position"] = {"kind": "relative-bias", "coordinate": "significance"}
     if value in ("columns", "rewrite"):  # they need each other
         fields |= {"attention": "columns", "depth": "rewrite"}
     encoder = encoder_of(**fields)

@@ -18,6 +18,7 @@ from rich.console import Console
 from lengthwise.base import UsageError
 from lengthwise.base.files import to_json
 from lengthwise.cli.main import main
+from lengthwise.frontier.ablations import ABLATIONS
 from lengthwise.frontier.make import (
     describe_training,
     limit_long_problems,
@@ -32,6 +33,7 @@ from lengthwise.frontier.records import (
     COLUMNS,
     LONG_MULTIPLICATION,
     RECORDS,
+    RUNNING_SUMS,
     SUM,
     LengthRecord,
     Trial,
@@ -92,12 +94,17 @@ def test_recipes_train_and_choose_on_short_numbers_only(name: str) -> None:
         assert not experiment.data.priming
         # The lengths of the record are tested for the first time when training is over.
         assert experiment.lengths == experiment.final_lengths == [digits]
-        most = 20 if trial.second_digits == "same" else 100  # longer ones take minutes
-        assert all(count >= 1000 for length, count in trial.tests.items() if length <= most)
+        # Longer ones take minutes.
+        most = 20 if trial.second_digits == "same" else 30 if trial.operands else 100
+        few = 100 if (trial.operands or 0) > 30 else 1000
+        assert all(count >= few for length, count in trial.tests.items() if length <= most)
         assert set(trial.goals) <= set(trial.tests)
 
 
-@pytest.mark.parametrize(("setting", "parameters"), [(SUM, 12_783), (LONG_MULTIPLICATION, 48_271)])
+@pytest.mark.parametrize(
+    ("setting", "parameters"),
+    [(SUM, 12_783), (LONG_MULTIPLICATION, 48_271), (RUNNING_SUMS, 13_071)],
+)
 def test_models_have_the_published_size(setting: dict[str, Any], parameters: int) -> None:
     solver = keys.load(None, setting).build()
     assert sum(p.numel() for p in solver.parameters()) == parameters
@@ -133,6 +140,47 @@ def test_a_record_is_trained_measured_and_written_once(
     again = make("tiny", [3, 4], tmp_path)
     assert list(page(again)) == list(page(contents))
     assert "digits" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_ablations_take_something_from_the_record(name: str) -> None:
+    """The first row is the record itself, and no other has its model and training."""
+    record = next(iter(RECORDS[name].trials.values()))
+    trials = ABLATIONS[name].trials
+    found = {label: keys.load(None, trial.setting) for label, trial in trials.items()}
+    assert found["nothing"] == keys.load(None, record.setting)
+    distinct = {experiment.model_dump_json() for experiment in found.values()}
+    assert len(distinct) == len(found)
+    for label, experiment in found.items():
+        digits = experiment.data.train_digits
+        assert digits <= 5, label
+        assert experiment.lengths == experiment.final_lengths == [digits]
+        assert trials[label].second_digits == record.second_digits
+
+
+def test_ablations_are_one_table(
+    in_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = {
+        "nothing": Trial({**SUM, **SMALL}, {5: 6, 30: 4}),
+        "the order": Trial({**SUM, **SMALL, "layout.order": "most-significant-first"}, {5: 6}),
+    }
+    monkeypatch.setitem(ABLATIONS, "tiny", LengthRecord("sums, hardly trained", trials))
+    display = Display(console=Console(file=io.StringIO()))
+    folder = tmp_path / "results"
+    contents = make_record(
+        "tiny", [3, 4], Local(2), tmp_path / "runs", folder, display, ablations=True
+    )
+    text = (folder / "records" / "tiny-ablations.md").read_text()
+    assert json.loads((folder / "records" / "tiny-ablations.json").read_text())["ablations"]
+    wrong = [rule["wrong"] for rule in contents["trials"]["nothing"]["rule"]]
+    assert len(wrong) == 2
+    assert f"| {wrong[0]:,}, {wrong[1]:,} |" in text
+    (order,) = [line for line in text.splitlines() if line.startswith("| the order |")]
+    assert order.split(" | ")[2] == ""  # no proof by cases
+    assert order.endswith("|  |")  # no test of 30 digits
+    with pytest.raises(UsageError, match="there are no ablations of 'additon'"):
+        make_record("additon", [3], Local(2), tmp_path, folder, display, ablations=True)
 
 
 def test_long_problems_can_be_limited() -> None:

@@ -61,7 +61,10 @@ PAIRS = [
 ]
 CASES = [(*pair, (1, 13)[number % 2]) for number, pair in enumerate(PAIRS)]
 NAMES = ["-".join(map(label, case)) for case in CASES]
-SOME, SOME_NAMES = CASES[::3], NAMES[::3]  # with every layout and every task
+ROWS = [i for i, (layout, *_) in enumerate(CASES) if layout["kind"] == "running-sums"]
+SOME, SOME_NAMES = (  # with every layout and every task
+    [part[i] for i in sorted({*range(0, len(CASES), 3), *ROWS})] for part in (CASES, NAMES)
+)
 
 
 def operands_for(layout: Layout) -> tuple[Numbers, ...]:
@@ -81,13 +84,13 @@ def written(text: str, width: int, least_first: bool) -> str:
 
 
 def test_all_layouts_and_tasks_have_cases() -> None:
-    """Only long multiplication refuses tasks."""
+    """Only long multiplication and running sums refuse tasks."""
     for cases in (CASES, SOME):
         assert {layout["kind"] for layout, *_ in cases} == set(LAYOUTS)
         assert {task["kind"] for _, task, _ in cases} == set(TASKS)
     pairs = [(layout, task) for layout in LAYOUT_OPTIONS for task in TASK_OPTIONS]
     refused = {layout["kind"] for layout, task in pairs if not fits(layout, task)}
-    assert refused == {"long-multiplication"}
+    assert refused == {"long-multiplication", "running-sums"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -160,6 +163,9 @@ def test_coordinates_say_where_each_digit_stands(case: tuple[object, object, int
                 expected = power + 1 if layout.least_first else lengths[operand][b] - power
                 assert place == expected
                 row = 0
+            elif layout.options.kind == "running-sums":
+                assert operand == 0
+                operand, row = row, 0  # each row is an operand, from the units on
             elif operand == 1:
                 row = 0  # digits of the second operand belong to the rows that they make
             key = operand, row
@@ -271,6 +277,7 @@ LENGTHS: list[tuple[Task, int, object, int, int]] = [
     (ModularAddition(modulus=100), 20, "fitted", 41, 2),
     (ModularAddition(modulus=10**6, constant_length=True), 2, "fitted", 6 + 1 + 2, 6),
     (Multiplication(), 35, "long-multiplication", 2 * 3 * (36 + 1) + 3, 38),
+    (Addition(operands=12), 20, "running-sums", 2 * 12 * (22 + 1) - 1, 22),
 ]
 
 

@@ -24,6 +24,7 @@ DISCRETE = {"kind": "positional", "discrete_rows": True}
 STABLE = {"kind": "until-stable", "stable_for": 2}
 REINJECTED = {"kind": "until-stable", "stable_for": 1, "reinject_input": True}
 SIGNIFICANCE = {"coordinate": "significance"}
+BY_COLUMN = {"kind": "relative-bias", **SIGNIFICANCE}
 # Encoders and depths go together, since only shared layers can iterate.
 STACKS: list[dict[str, Any]] = [
     {"encoder": "transformer"},
@@ -256,9 +257,9 @@ def test_every_attention_and_depth_keeps_the_contract(
     """Logits don't depend on the batch, or on how many positions are read; all weights learn."""
     if (attention["kind"] == "columns") != (depth == "rewrite"):  # they need each other
         with pytest.raises(ValueError, match=r"needs the (depth 'rewrite'|attention 'columns')"):
-            encoder_of(attention=attention, depth=depth, position="relative-bias")
+            encoder_of(attention=attention, depth=depth, position=BY_COLUMN)
         return
-    encoder = encoder_of(attention=attention, depth=depth, position="relative-bias")
+    encoder = encoder_of(attention=attention, depth=depth, position=BY_COLUMN)
     given = problems(name)
     with torch.no_grad():
         logits = encoder(*given)
@@ -270,7 +271,7 @@ def test_every_attention_and_depth_keeps_the_contract(
             everywhere = encoder(given.tokens, given.coordinates, given.length, layers)
             torch.testing.assert_close(few, everywhere[:, :3])
             configured = encoder_of(
-                attention=attention, depth=depth, position="relative-bias", layers=layers
+                attention=attention, depth=depth, position=BY_COLUMN, layers=layers
             )
             torch.testing.assert_close(few, configured.train()(*given[:2], 3))
     sampled = encoder.depth.sample_layers(generator(0, "layers"), 2)
@@ -331,7 +332,7 @@ def test_discrete_rows_hide_the_hidden_vectors_of_other_rows() -> None:
 @pytest.mark.parametrize("dropout", ["dropout", "attention_dropout"])
 def test_dropout_is_for_training_only(dropout: str, attention: str) -> None:
     """Each example has a mask of its own."""
-    fields: dict[str, Any] = {"attention": attention, "position": "relative-bias"}
+    fields: dict[str, Any] = {"attention": attention, "position": BY_COLUMN}
     if attention == "columns":
         fields["depth"] = "rewrite"
     without = encoder_of(**fields)

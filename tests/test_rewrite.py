@@ -10,8 +10,9 @@ from encoders import Problems, encoder_of, problems
 
 import lengthwise
 from lengthwise.arithmetic.digits import Numbers, add, multiply, random_numbers
+from lengthwise.base import UsageError
 from lengthwise.frontier import rule
-from lengthwise.frontier.records import LONG_MULTIPLICATION, SUM
+from lengthwise.frontier.records import LONG_MULTIPLICATION, RUNNING_SUMS, SUM
 from lengthwise.frontier.rule import check_rule
 from lengthwise.model import Encoder, neighbourhoods
 from lengthwise.model.rewrite import Rewrite
@@ -25,7 +26,7 @@ POSITION = {
     "clip": 1,
     "by_operands": True,
 }
-SEQUENCES = ["rows", "sum-from-units", "three", "product-from-units"]
+SEQUENCES = ["rows", "running-sums", "sum-from-units", "three", "product-from-units"]
 
 
 def rewriter(layers_per_round: int = 2, **fields: Any) -> Encoder:
@@ -83,7 +84,7 @@ def test_each_neighbourhood_is_asked_about_once(monkeypatch: pytest.MonkeyPatch)
     assert sum(asked) == once
 
 
-@pytest.mark.parametrize("name", ["rows", "sum-from-units"])
+@pytest.mark.parametrize("name", ["rows", "running-sums", "sum-from-units"])
 def test_a_round_sees_two_columns_and_no_higher_one(name: str) -> None:
     """In the first round, a token is seen from its own column and the next higher one only.
 
@@ -188,6 +189,44 @@ def test_the_rule_covers_every_neighbourhood_of_long_sums(monkeypatch: pytest.Mo
                 assert {key for key, _ in rule.ask_batch(solver, depth, batch)} <= covered
     monkeypatch.setattr(rule, "covering_numbers", lambda lowest: ["12", f"1{lowest}"])
     assert check_rule(solver)["wrong"] > 0
+
+
+def test_the_rule_covers_every_neighbourhood_of_running_sums() -> None:
+    """Two operands show all that any number of them can; what is behind the rows is left out."""
+    solver = initial_solver(keys.load(None, {**RUNNING_SUMS, "model.width": 8}))
+    two, depth = solver.with_operands(2), solver.encoder.depth
+    assert isinstance(depth, Rewrite)
+    covered: set[bytes] = set()
+    with solver.testing():
+        for batch in rule.covering_sum_batches(two.layout):
+            covered |= {key for key, _ in rule.ask_batch(two, depth, batch)}
+        rng = np.random.default_rng(0)
+        for count, digits in ((2, 7), (3, 3), (12, 2), (12, 9), (60, 4)):
+            for zeros in (0.0, 0.7):
+                drawn = [random_numbers(rng, rng.integers(1, digits + 1, 40)) for _ in range(count)]
+                kept = [rng.random(numbers.digits.shape) >= zeros for numbers in drawn]
+                pairs = zip(drawn, kept, strict=True)
+                operands: Any = tuple(Numbers.of(numbers.digits * keep) for numbers, keep in pairs)
+                many = solver.with_operands(count)
+                layout = many.layout.fit(operands)
+                symbols = layout.encode_targets(operands, add(*operands))
+                inside = np.flatnonzero(layout.coordinates(operands).significance < layout.n_out)
+                batch = rule.Covering(layout, operands, symbols, inside)
+                assert {key for key, _ in rule.ask_batch(many, depth, batch)} <= covered
+
+
+def test_columns_are_over_powers_of_ten() -> None:
+    """A neighbourhood has no index, so a bias over it would not be the one of training."""
+    with pytest.raises(UsageError, match=r"needs model\.position\.coordinate significance"):
+        keys.load(None, {**SUM, "model.position.coordinate": "index"})
+
+
+def test_the_rule_is_for_digits_from_the_right_and_two_columns_of_two_operands() -> None:
+    order = {**SUM, "layout.order": "most-significant-first"}
+    three = {**SUM, "task": {"kind": "addition", "operands": 3}}
+    for setting in (order, three):
+        with pytest.raises(UsageError, match="the rule can be checked for sums and products"):
+            check_rule(initial_solver(keys.load(None, setting)))
 
 
 def test_the_rule_covers_every_neighbourhood_of_products() -> None:

@@ -235,6 +235,21 @@ def test_second_operands_may_be_shorter_than_in_training() -> None:
         untrained().with_second_digits(2)
 
 
+def test_running_sums_take_any_number_of_operands() -> None:
+    three = {"kind": "addition", "operands": 3}
+    solver = untrained(three, "running-sums")
+    assert len(solver.explain("1 + 23 + 4")) == 1
+    five = solver.with_operands(5)
+    assert [solution.correct for solution in five.explain("1 + 23 + 4 + 9 + 99")] == [136]
+    assert solver.task.model_dump()["operands"] == 3
+    with pytest.raises(UsageError, match="adds 3 numbers; the layout 'running-sums'"):
+        untrained(three, "fitted").with_operands(4)
+    with pytest.raises(UsageError, match="trained for multiplication, not for sums"):
+        untrained(TWO_DIGITS, "compact").with_operands(3)
+    with pytest.raises(UsageError):
+        solver.with_operands(1)
+
+
 @pytest.mark.parametrize("position", ["relative-key", "absolute", "coupled", "abacus"])
 def test_a_table_of_positions_limits_a_fitted_layout(position: str) -> None:
     solver = untrained(layout="fitted", position=position)

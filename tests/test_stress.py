@@ -83,12 +83,18 @@ def is_chain(detail: str, p: Problem, room: tuple[int, ...]) -> bool:
 
 
 # What holds for each problem: its detail, the numbers, and the most digits that each may have.
+def name_carries(operands: Problem) -> str:
+    name = " + ".join("1" if number == 1 else "9…9" for number in operands)
+    ones = " + ".join("1" * (len(operands) - 1))
+    return name.replace(ones, "1 + … + 1") if len(operands) > 4 else name
+
+
 Check = Callable[[str, Problem, tuple[int, ...]], bool]
 PROPERTIES: dict[str, Check] = {
     "random": lambda detail, p, room: lengths_of(p) == room,
     "all carries": lambda detail, p, room: (
         sorted(p) == [1] * (len(p) - 1) + [10 ** room[0] - 1]
-        and detail == " + ".join("1" if number == 1 else "9…9" for number in p)
+        and detail == name_carries(p)
         and carries_of(p) == [True] * room[0]
     ),
     "carry chain": is_chain,

@@ -29,6 +29,11 @@ class Record(Command):
             metavar="K",
             help="test on at most K problems of each length and case above 1000 digits",
         )
+        parser.add_argument(
+            "--ablations",
+            action="store_true",
+            help="take help away from the record's models, and see what remains",
+        )
         arguments.add_engine(parser)
         arguments.add_runs(parser)
         arguments.add_results(parser)
@@ -36,7 +41,7 @@ class Record(Command):
 
     def run(self, chosen: argparse.Namespace) -> None:
         from lengthwise.frontier.make import make_record
-        from lengthwise.frontier.page import page
+        from lengthwise.frontier.page import file_name, page
         from lengthwise.training.display import Display
 
         engine = arguments.engine(chosen)
@@ -45,13 +50,22 @@ class Record(Command):
         root, results = Path(chosen.runs), Path(chosen.results)
         with Display() as display:
             contents = make_record(
-                chosen.name, seeds, engine, root, results, display, chosen.most_long
+                chosen.name,
+                seeds,
+                engine,
+                root,
+                results,
+                display,
+                chosen.most_long,
+                chosen.ablations,
             )
         if chosen.json:
             print_json(contents)
             return
         print("\n".join(page(contents)))
-        print(f"wrote {results / 'records' / chosen.name}.md, .json and .png; the trained runs:")
+        figure = " and .json" if chosen.ablations else ", .json and .png"
+        file = results / "records" / file_name(contents)
+        print(f"wrote {file}.md{figure}; the trained runs:")
         runs = [run for trial in contents["trials"].values() for run in trial["runs"]]
         for run in dict.fromkeys(runs):
             print(f"  {root / run}")

@@ -114,8 +114,9 @@ def random_operands(rng: Rng, count: int, lengths: Lengths) -> Problems:
 def all_carries(rng: Rng, count: int, lengths: Lengths) -> Problems:
     """9…9 and 1, so that one carry goes through all columns"""
     ones = len(lengths) - 1
-    yield "9…9" + " + 1" * ones, problem("9" * lengths[0], *"1" * ones)
-    yield "1 + " * ones + "9…9", problem(*"1" * ones, "9" * lengths[0])
+    shown = " + ".join("1" * ones) if ones < 4 else "1 + … + 1"
+    yield f"9…9 + {shown}", problem("9" * lengths[0], *"1" * ones)
+    yield f"{shown} + 9…9", problem(*"1" * ones, "9" * lengths[0])
 
 
 @case("carry chain", Addition, most_operands=2)

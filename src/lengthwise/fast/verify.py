@@ -45,7 +45,7 @@ MODULES: tuple[ModuleType, ...] = (
 DIGESTS: dict[str, str] = {
     "model.encoder": "78f1fa79cc5aaf1d",
     "model.attention": "a6c7f6c24064700e",
-    "model.depth": "84fbbf0e09725e7c",
+    "model.depth": "21eaa92d32e50454",
     "model.pairs": "467153e992fa6211",
     "model.positions.position": "bdacd73f3b70869d",
     "model.positions.absolute": "f8df493775ca272b",

@@ -23,9 +23,10 @@ from lengthwise.base.files import to_json, write_atomically, write_json, writing
 from lengthwise.base.processes import children_without_interrupts, end_with_parent
 from lengthwise.evaluation.accuracy import measure_accuracy
 from lengthwise.evaluation.stress import CASES, stress
-from lengthwise.frontier.page import draw, page
+from lengthwise.frontier.ablations import find_ablations
+from lengthwise.frontier.page import draw, file_name, page
 from lengthwise.frontier.records import LengthRecord, Trial, find_record
-from lengthwise.frontier.rule import COVERING, check_rule
+from lengthwise.frontier.rule import can_check_rule, check_rule
 from lengthwise.model import ModelConfig
 from lengthwise.model.depth import UntilStable
 from lengthwise.model.rewrite import Rewrite
@@ -45,6 +46,10 @@ MOST_FAILURES = 3  # kept of each stress case
 DIGITS_AT_ONCE = 4_000_000  # of the first operands of test problems, so that they fit memory
 SHORT = 1000  # digits of problems that are quickly tested
 STRESS_PARTS = ("stress", "stress, fewest iterations")
+TARGETS = {  # by layout
+    "long-multiplication": "the answer, and the rows of partial products and sums",
+    "running-sums": "the answer, the operands, and the sum after each of them",
+}
 Json = dict[str, Any]
 
 
@@ -56,14 +61,16 @@ def make_record(
     results: Path,
     display: Display,
     most_long: int | None = None,
+    ablations: bool = False,
 ) -> Json:
     """Train and test a record's models, and write results/records/NAME.json, .md and .png.
 
     Runs and their measurements are kept, so this can be stopped at any time and started again.
-    `most_long` limits the problems of each length and case above 1000 digits. Returns the contents
-    of the JSON file.
+    `most_long` limits the problems of each length and case above 1000 digits. With `ablations`, the
+    record's ablations are made instead. Returns the contents of the JSON file.
     """
-    chosen, folder = limit_long_problems(find_record(name), most_long), results / "records"
+    found = find_ablations(name) if ablations else find_record(name)
+    chosen, folder = limit_long_problems(found, most_long), results / "records"
     with writing(folder):  # before hours of training
         folder.mkdir(parents=True, exist_ok=True)
     runs = {
@@ -85,11 +92,14 @@ def make_record(
         "record": name,
         "title": chosen.title,
         "most long problems": most_long,
+        **({"ablations": True} if ablations else {}),
         "trials": trials,
     }
-    write_json(folder / f"{name}.json", contents)
-    write_atomically(folder / f"{name}.md", "\n".join(page(contents)).encode())
-    draw(contents, folder / f"{name}.png")
+    file = file_name(contents)
+    write_json(folder / f"{file}.json", contents)
+    write_atomically(folder / f"{file}.md", "\n".join(page(contents)).encode())
+    if not ablations:
+        draw(contents, folder / f"{file}.png")
     return contents
 
 
@@ -148,6 +158,8 @@ def train_all(runs: dict[tuple[str, int], Run], engine: Engine, display: Display
 def load(trial: Trial, run: Run) -> Solver:
     """A run's model, for the problems of a trial."""
     solver = run.load()
+    if trial.operands:
+        solver = solver.with_operands(trial.operands)
     second = trial.second_digits
     return solver if second == "as trained" else solver.with_second_digits(second)
 
@@ -186,12 +198,14 @@ def measurements(
     """A trial's measurements: part, length, name in record.json, and the function that makes it."""
     seed = experiment.seed
     second = "" if trial.second_digits == "as trained" else f" by {trial.second_digits}"
+    if trial.operands:
+        second = f" in {trial.operands} numbers"
     cases = sum(case.applies(solver.task) for case in CASES.values())  # later versions may add some
 
     for length, count in trial.tests.items():
         name = f"accuracy: {length} digits{second}, {count} problems"
         yield "accuracy", length, name, partial(measure_length, solver, length, count, seed)
-    if isinstance(experiment.model.depth, Rewrite) and type(solver.task) in COVERING:
+    if can_check_rule(solver):
         kind = "sums" if isinstance(solver.task, Addition) else "products"
         yield "rule", 0, f"rule: every neighbourhood of {kind}", partial(check_rule, solver)
     depths: list[int | None] = [None]
@@ -236,7 +250,6 @@ def describe_training(experiment: Experiment) -> dict[str, str]:
     data, model, layout = experiment.data, experiment.model, experiment.layout
     examples = experiment.steps * experiment.training.batch_size
     shares = [f"{share:.0%} {name}" for name, share in data.mixture.items()]
-    rows = layout.kind == "long-multiplication"
     digits = " and ".join(map(str, longest))
     return {
         "training problems": f"{examples:,}, with operands of up to {digits} digits",
@@ -246,9 +259,7 @@ def describe_training(experiment: Experiment) -> dict[str, str]:
         "position embedding": write_choice(model.position),
         "attention": write_choice(model.attention),
         "depth": describe_depth(model),
-        "targets": "the answer, and the rows of partial products and sums"
-        if rows
-        else "the answer",
+        "targets": TARGETS.get(layout.kind, "the answer"),
     }
 
 
@@ -304,6 +315,7 @@ def summarise_trial(
         "minutes of training": [round(end["seconds"] / 60, 1) for end in ends],
         "given": dict(description),
         "digits of the second operand": trial.second_digits,
+        **({"operands": trial.operands} if trial.operands else {}),
         "lengths": lengths,
         "rule": [seed["rule"][0] for seed in results if "rule" in seed],
         **{part: summarise_stress(by_seed) for part, by_seed in parts.items()},

@@ -50,6 +50,9 @@ def draw(contents: Mapping[str, Any], path: Path) -> None:
 
 def page(contents: Mapping[str, Any]) -> Iterator[str]:
     """The record as lines of Markdown."""
+    if contents.get("ablations"):
+        yield from ablation_page(contents)
+        return
     yield f"# Record: {contents['title']}\n"
     yield f"![exact match by number of digits]({contents['record']}.png)\n"
     previous_runs: Sequence[str] = ()
@@ -69,6 +72,50 @@ def page(contents: Mapping[str, Any]) -> Iterator[str]:
         if trial["stress"]:
             yield from stress_section(trial)
         yield ""
+
+
+def file_name(contents: Mapping[str, Any]) -> str:
+    """How the files of a record, or of its ablations, are named in results/records."""
+    return f"{contents['record']}{'-ablations' * contents.get('ablations', False)}"
+
+
+def ablation_page(contents: Mapping[str, Any]) -> Iterator[str]:
+    """A row for each ablation, with every seed's results."""
+    trials = contents["trials"]
+    seeds = next(iter(trials.values()))["seeds"]
+    commits = {trial["environment"].get("commit") or "unknown" for trial in trials.values()}
+    yield f"# Ablations: {contents['title']}\n"
+    command = f"lengthwise record {contents['record']} --ablations"
+    yield f"Made by `{command} --seed {seeds[0]} --seeds {len(seeds)}`, every seed alone: mean"
+    yield "exact match, with the worst and the best seed where they differ. A wrong neighbourhood"
+    yield "may be rare, so a model can solve all problems that were drawn. Where there are no"
+    yield "neighbourhoods, the proof by cases does not apply."
+    yield f"Commit: {', '.join(sorted(commits))}.\n"
+    lengths = sorted({int(n) for trial in trials.values() for n in trial["lengths"]})
+    headings = ["taken away", "parameters", "neighbourhoods wrong, by seed"]
+    yield from table(
+        [*headings, *(f"{n} digits" for n in lengths)],
+        ([label, *ablation_cells(trial, lengths)] for label, trial in trials.items()),
+    )
+
+
+def ablation_cells(trial: Mapping[str, Any], lengths: Sequence[int]) -> Iterator[str]:
+    yield f"{trial['parameters']:,}"
+    yield ", ".join(f"{rule['wrong']:,}" for rule in trial["rule"])
+    tested = {int(n): found["by seed"] for n, found in trial["lengths"].items()}
+    for n in lengths:
+        shares = [accuracy["exact_match"] for accuracy in tested.get(n, [])]
+        yield describe_spread(shares) if shares else ""
+
+
+def describe_spread(shares: Sequence[float]) -> str:
+    """The mean over seeds, with the worst and the best where they differ.
+
+    >>> describe_spread([1.0, 1.0]), describe_spread([1.0, 0.5])
+    ('100 %', '75.0 % (50.0 %–100 %)')
+    """
+    low, high = min(shares), max(shares)
+    return percent(mean(shares)) + ("" if low == high else f" ({percent(low)}–{percent(high)})")
 
 
 def training_section(trial: Mapping[str, Any], name: str, most_long: int | None) -> Iterator[str]:

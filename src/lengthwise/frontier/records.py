@@ -22,6 +22,7 @@ class Trial:
     goals: Mapping[int, float] = field(default_factory=dict)  # exact match by length
     stress_tests: Mapping[int, int] = field(default_factory=dict)  # problems of a case, by length
     second_digits: int | Literal["same", "as trained"] = "as trained"  # of products, in testing
+    operands: int | None = None  # of sums, in testing; None: as trained
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,13 @@ LONG_MULTIPLICATION: Setting = {
     "training.steps": 2000,
 }
 
+# A row for each operand, and one for the sum so far: a rule for sums of two is learned.
+RUNNING_SUMS: Setting = {
+    **SUM,
+    "task": {"kind": "addition", "operands": 3},
+    "layout": {"kind": "running-sums", "extra_padding": 2},
+}
+
 
 @record("addition", "sums, trained on 1 to 5 digits")
 def addition() -> dict[str, Trial]:
@@ -104,6 +112,17 @@ def multiplication() -> dict[str, Trial]:
     goals = {20: 1.0, 50: 1.0, 100: 1.0, 200: 1.0, 500: 1.0}
     stress_tests = {5: 100, 20: 20, 50: 5, 100: 2, 200: 1, 500: 1}
     return {"n×n": Trial(LONG_MULTIPLICATION, tests, goals, stress_tests, "same")}
+
+
+@record("operands", "sums of many numbers, trained on 3 numbers of 1 to 5 digits")
+def operands() -> dict[str, Trial]:
+    tests, stress_tests = {5: 1000, 30: 1000, 100: 100}, {5: 20, 30: 5, 100: 1}
+    tests_by_count = dict.fromkeys((2, 3, 4, 10, 30), tests)
+    tests_by_count[100] = {5: 100, 30: 100, 100: 20}  # of 10,000 digits each
+    return {
+        f"{count} numbers": Trial(RUNNING_SUMS, lengths, {30: 1.0}, stress_tests, operands=count)
+        for count, lengths in tests_by_count.items()
+    }
 
 
 def find_record(name: str) -> LengthRecord:

@@ -20,7 +20,7 @@ from lengthwise.base import UsageError
 from lengthwise.model.neighbourhoods import Ints, Neighbourhoods
 from lengthwise.model.rewrite import Rewrite
 from lengthwise.problems.batch import Batch
-from lengthwise.problems.layouts import Layout
+from lengthwise.problems.layouts import Layout, RunningSumsLayout
 from lengthwise.solver import Solver
 
 Operands = tuple[Numbers, Numbers]
@@ -81,7 +81,11 @@ def covering_sum_batches(layout: Layout) -> Iterator[Covering]:
                 answer = add(*operands)
                 for digits in (int(length), int(length) + 1, PADDED):
                     fitted = layout.for_lengths([digits] * 2)
-                    yield Covering(fitted, operands, fitted.encode_targets(operands, answer))
+                    # What is written behind the rows of running sums is seen from there only.
+                    ends = np.arange(fitted.n_supervised) % (fitted.fields[0].width + 1)
+                    inside = np.flatnonzero(ends < fitted.fields[0].width)
+                    targets = fitted.encode_targets(operands, answer)
+                    yield Covering(fitted, operands, targets, inside)
 
 
 def covering_products(layout: Layout) -> Iterator[Covering]:
@@ -174,14 +178,28 @@ COVERING: dict[type[Task], Callable[[Layout], Iterator[Covering]]] = {
 }
 
 
+def can_check_rule(solver: Solver) -> bool:
+    """Whether what is written at a token depends on a neighbourhood that can be listed."""
+    known = isinstance(solver.encoder.depth, Rewrite) and type(solver.task) in COVERING
+    rows = isinstance(solver.layout, RunningSumsLayout)
+    few = rows or len(solver.layout.operand_digits) == 2
+    return known and few and solver.layout.least_first
+
+
 def check_rule(solver: Solver) -> dict[str, Any]:
     """In how many neighbourhoods of right answers the model writes a wrong symbol.
 
     The margin is the logit of the right symbol minus the highest other one; the least is reported.
     """
     depth, task = solver.encoder.depth, type(solver.task)
-    if not isinstance(depth, Rewrite) or task not in COVERING:
-        raise UsageError("the rule can be checked for sums and products with the depth 'rewrite'")
+    if not can_check_rule(solver):
+        raise UsageError(
+            "the rule can be checked for sums and products with the depth 'rewrite' and the least"
+            " significant digit first"
+        )
+    assert isinstance(depth, Rewrite)
+    if isinstance(solver.layout, RunningSumsLayout):
+        solver = solver.with_operands(2)  # a row sees itself and the one below
     margins: dict[bytes, float] = {}
     with solver.testing():
         for batch in COVERING[task](solver.layout):

@@ -11,7 +11,7 @@ from lengthwise.base import UsageError
 from lengthwise.model.attention import ATTENTIONS, Attention
 from lengthwise.model.pairs import Pairs
 from lengthwise.model.positions import POSITIONS, Position, innermost
-from lengthwise.problems.layouts import SUM, Coordinates
+from lengthwise.problems.layouts import SUM, Coordinates, writes_rows
 
 if TYPE_CHECKING:
     from lengthwise.model.config import ModelConfig
@@ -41,15 +41,22 @@ class ColumnAttention(Attention):
     written at the lower one. In the other layers it sees its own column only. In long
     multiplication, a sum sees what was written in the product of its row and in the sum below; a
     product sees the digit of its row. The lowest digit of a product also sees the next digit of the
-    first operand, in the row below. No token sees what was written at itself.
+    first operand, in the row below. In running sums, an operand takes the place of a product. No
+    token sees what was written at itself.
     """
 
     class Options(Attention.Options):
         def check(self, config: "ModelConfig") -> None:
-            if not POSITIONS[innermost(config.position).kind].content_free:
+            position = innermost(config.position)
+            if not POSITIONS[position.kind].content_free:
                 raise UsageError(
                     "the attention 'columns' needs a position embedding whose scores ignore"
                     f" content, such as relative-bias, not {config.position.kind}"
+                )
+            if getattr(position, "coordinate", "significance") != "significance":
+                raise UsageError(
+                    "the attention 'columns' needs model.position.coordinate significance: it sees"
+                    " columns, wherever they stand in the sequence"
                 )
             if config.depth.kind != "rewrite":
                 raise UsageError("the attention 'columns' needs the depth 'rewrite'")
@@ -118,13 +125,14 @@ def visibility(pairs: Pairs) -> Visibility:
     distance = pairs.distance("significance")
     (query, key), (query_row, key_row) = pairs.ends("operand"), pairs.ends("row")
     query_shared, key_shared = pairs.ends("shared")
-    has_rows = pairs.coordinates.shared.any()
+    has_rows = writes_rows(pairs.coordinates)
     query_sum, key_sum = (query == SUM) & has_rows, (key == SUM) & has_rows
     below = query_row == key_row + 1
     same_line = (query_row == key_row) & (query_sum == key_sum) & (~query_shared | key_shared)
     own, lower = distance == 0, (distance == 1) & ~key_shared & ~query_shared
     lowest = pairs.ends("significance")[0] == query_row
     next_digit = below & own & lowest & (query == 0) & (key == 0) & ~key_shared
+    next_digit = next_digit & pairs.coordinates.shared.any()  # only in long multiplication
     product = query_sum & ~key_sum & ~key_shared & (query_row == key_row)
     sum_below = query_sum & key_sum & below
     column = same_line & own

@@ -1,7 +1,7 @@
 """How often layers are applied: a fixed number of times, or until the answer is stable."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lengthwise.base import Choice, Registry, UsageError
 from lengthwise.model.pairs import Pairs
+from lengthwise.problems.batch import TrainingBatch
 
 if TYPE_CHECKING:
     from lengthwise.model.config import ModelConfig
@@ -19,12 +20,18 @@ if TYPE_CHECKING:
 class Depth(Choice):
     """A rule that takes embeddings through the layers of an encoder to logits."""
 
+    symbols_at_once: ClassVar[int | None] = None  # in testing; None: as many as suits the device
+
     def check(self, config: "ModelConfig") -> None:
         """Raise a UsageError where the rule does not fit the rest of the model."""
 
     def sample_layers(self, rng: np.random.Generator, layers: int) -> int:
         """How often a training step applies the layers."""
         return layers
+
+    def teach(self, encoder: "Encoder", batch: TrainingBatch) -> Tensor | None:
+        """Logits (b, n_out, vocabulary) from a view of the targets; None: training has no view."""
+        return None
 
     def run(
         self,

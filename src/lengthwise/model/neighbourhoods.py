@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lengthwise.model.columns import visibility
 from lengthwise.model.pairs import Pairs
-from lengthwise.problems.layouts import SUM, Coordinates
+from lengthwise.problems.layouts import SUM, Coordinates, writes_rows
 
 Ints = NDArray[np.int64]
 Ask = Callable[[Tensor, Tensor], Tensor]  # vectors (b, j, width), symbols (b, j) -> (b, i, words)
@@ -158,7 +158,7 @@ class Neighbourhoods:
         """
         at, queries = self.at, self.queries
         place = at.significance[queries] - at.row[queries]
-        is_sum = (at.operand[queries] == SUM) & at.shared.any()
+        is_sum = (at.operand[queries] == SUM) & writes_rows(at)
         return place - place.min() + np.where(is_sum, 1 + 2 * at.row[queries], 0)
 
     def logits_of(self, keys: Ints) -> Tensor:

@@ -1,7 +1,7 @@
 """Rewriting: in each round the model sees the problem and what it wrote in the round before."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from lengthwise.model.depth import DEPTHS, Depth
 from lengthwise.model.neighbourhoods import Ask, Neighbourhoods
 from lengthwise.model.pairs import Pairs
 from lengthwise.problems.batch import TrainingBatch
-from lengthwise.problems.layouts import SUM, Coordinates
+from lengthwise.problems.layouts import SUM, Coordinates, writes_rows
 
 if TYPE_CHECKING:
     from lengthwise.model.config import ModelConfig
@@ -30,6 +30,8 @@ class Rewrite(Depth):
     step has gradients of its last round. With teacher forcing it is one round, in which the right
     symbols are written already.
     """
+
+    symbols_at_once: ClassVar[int | None] = 100_000  # equal neighbourhoods are computed once
 
     layers_per_round: int = Field(2, ge=1, description="how many layers a round applies")
     extra_rounds: int = Field(
@@ -71,8 +73,10 @@ class Rewrite(Depth):
                 written = symbol_table(encoder)[logits.argmax(-1)] * writes[..., None]
         return self.round(encoder, start, gather, within, written)[:, :n_out]
 
-    def teach(self, encoder: "Encoder", batch: TrainingBatch) -> Tensor:
-        """Logits (b, n_out, vocabulary) of a round in which the targets are written."""
+    def teach(self, encoder: "Encoder", batch: TrainingBatch) -> Tensor | None:
+        """With teacher forcing, the logits of a round in which the targets are written."""
+        if not self.teacher_forcing:
+            return None
         at, unread = batch.coordinates, batch.tokens.shape[1] - batch.n_out
         gather, within = column_pairs(encoder, Pairs(at, batch.tokens.shape[1]))
         written = F.pad(symbol_table(encoder)[batch.targets], (0, 0, 0, unread))
@@ -131,5 +135,5 @@ def symbol_table(encoder: "Encoder") -> Tensor:
 
 def writing_positions(coordinates: Coordinates[Tensor]) -> Tensor:
     """(j,) or (b, j): the tokens where symbols are written: where answers are read."""
-    operand, shared = coordinates.operand, coordinates.shared
-    return (operand == 0) | ((operand == SUM) & shared.any())
+    operand = coordinates.operand
+    return (operand == 0) | ((operand == SUM) & writes_rows(coordinates))

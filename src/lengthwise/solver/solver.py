@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lengthwise import fast
 from lengthwise.arithmetic.digits import Numbers
-from lengthwise.arithmetic.tasks import TASKS, Product, Task
+from lengthwise.arithmetic.tasks import TASKS, Addition, Product, Task
 from lengthwise.base import Choice, UsageError, show
 from lengthwise.base.errors import shorten
 from lengthwise.base.files import write_atomically, writing
@@ -22,7 +22,6 @@ from lengthwise.base.manifest import MANIFEST
 from lengthwise.base.progress import show_progress
 from lengthwise.base.tensors import check_finite, pack_tensors, restore
 from lengthwise.model import Encoder, ModelConfig
-from lengthwise.model.rewrite import Rewrite
 from lengthwise.problems.batch import Batch, TrainingBatch
 from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
 from lengthwise.problems.training_set import Examples
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 MOST_LAYERS = 100_000
 # How many symbols are worked on at once. On a CPU more is not faster.
 SYMBOLS_AT_ONCE = {"cpu": 6000, "cuda": 50_000, "mps": 50_000}
-SYMBOLS_TO_REWRITE = 100_000
 
 
 @dataclass(frozen=True)
@@ -119,13 +117,10 @@ class Solver(
                 f"a model is called with a Batch of tokens; text such as {shorten(repr(batch))} is"
                 " for model.solve, model.explain and model.trace"
             )
-        depth = self.encoder.depth
-        if (
-            isinstance(batch, TrainingBatch)
-            and isinstance(depth, Rewrite)
-            and depth.teacher_forcing
-        ):
-            return depth.teach(self.encoder, batch)
+        if isinstance(batch, TrainingBatch):
+            taught = self.encoder.depth.teach(self.encoder, batch)
+            if taught is not None:
+                return taught
         return fast.logits(self.encoder, batch.tokens, batch.coordinates, batch.n_out, layers)
 
     def training_batch(
@@ -158,8 +153,7 @@ class Solver(
 
     def batch_size(self, layout: Layout) -> int:
         """How many problems are worked on at once."""
-        rewrites = isinstance(self.encoder.depth, Rewrite)  # equal neighbourhoods are computed once
-        most = SYMBOLS_TO_REWRITE if rewrites else SYMBOLS_AT_ONCE[self.device.type]
+        most = self.encoder.depth.symbols_at_once or SYMBOLS_AT_ONCE[self.device.type]
         return max(1, most // layout.length)
 
     @contextmanager
@@ -208,6 +202,21 @@ class Solver(
         other = copy(self)
         second = None if digits == "same" else digits
         other.task = self.task.model_copy(update={"second_digits": second})
+        return other
+
+    def with_operands(self, operands: int) -> "Solver":
+        """The same model for sums of another number of operands."""
+        if not isinstance(self.task, Addition):
+            raise UsageError(f"this model was trained for {self.task.kind}, not for sums")
+        if operands != self.task.operands and self.layout.options.kind != "running-sums":
+            raise UsageError(
+                f"this model adds {self.task.operands} numbers; the layout 'running-sums' takes"
+                " another number of them"
+            )
+        other = copy(self)
+        task: Any = TASKS.parse({**to_json(self.task), "operands": operands})
+        other.task, digits = task, self.layout.digits
+        other.layout = LAYOUTS.build(self.layout.options, task, digits)
         return other
 
     def solve(self, problems: str | Iterable[str]) -> list[int | None]:

@@ -13,8 +13,13 @@ from lengthwise.problems.layouts.layout import (
     TokenArray,
     WrittenField,
 )
-from lengthwise.problems.layouts.long_multiplication import SUM, LongMultiplicationLayout
+from lengthwise.problems.layouts.long_multiplication import (
+    SUM,
+    LongMultiplicationLayout,
+    writes_rows,
+)
 from lengthwise.problems.layouts.paper import CompactLayout, PaperLayout
+from lengthwise.problems.layouts.running_sums import RunningSumsLayout
 
 __all__ = [
     "LAYOUTS",
@@ -29,8 +34,10 @@ __all__ = [
     "Layout",
     "LongMultiplicationLayout",
     "PaperLayout",
+    "RunningSumsLayout",
     "TokenArray",
     "WrittenField",
+    "writes_rows",
 ]
 
 import_modules(__name__)

@@ -34,7 +34,8 @@ class Coordinates(Generic[A]):
     place: A  # of a digit in its number as written, from 1; 0 for padding and operators
     operand: A  # 0 for the first operand and the operator behind it, 1 for the second, …
     shared: A  # whether its operand is off the number line, such as the second of 35 × 3
-    row: A  # in long multiplication, the digit of the second operand that the token belongs to
+    row: A  # in long multiplication, the digit of the second operand that the token belongs to;
+    # in running sums, the operand
 
     def map(self, convert: Callable[[A], B]) -> "Coordinates[B]":
         return Coordinates(*(convert(getattr(self, field.name)) for field in fields(self)))

@@ -1,7 +1,7 @@
 """Long multiplication: a row for each partial product, and a row for each partial sum."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,12 @@ from lengthwise.problems.layouts.layout import (
 )
 
 SUM = 2  # the operand number of the partial sums
+
+
+def writes_rows(coordinates: Coordinates[Any]) -> Any:
+    """Whether sums are written in rows, as in long multiplication and in running sums."""
+    row = coordinates.row
+    return coordinates.shared.any() | (row.max() > row.min())
 
 
 @LAYOUTS.register("long-multiplication")
