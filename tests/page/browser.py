@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def server(root: Path) -> Iterator[tuple[str, subprocess.Popen[str], Path]]:
+@contextmanager
+def serve(root: Path, log: Path) -> Iterator[tuple[str, subprocess.Popen[str], Path]]:
     """The address of a server, its process, and what it prints."""
-    log = root.parent / "server.log"
     words = [sys.executable, "-m", "lengthwise", "page", "--no-browser", "--port", "0"]
     words += ["--runs", str(root), "--results", str(root / "results")]
     with open(log, "w") as output:
@@ -70,6 +70,12 @@ def server(root: Path) -> Iterator[tuple[str, subprocess.Popen[str], Path]]:
         process.terminate()
         assert process.wait(60) == 0 or process.returncode < 0
     assert "Traceback" not in log.read_text(), log.read_text()
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[tuple[str, subprocess.Popen[str], Path]]:
+    with serve(root, root.parent / "server.log") as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +117,17 @@ def wait_for(page: Any, expression: str) -> None:
             return
         page.wait_for_timeout(100)
     raise AssertionError(f"never true: {expression}")
+
+
+def test_the_first_minute(page: Any, tmp_path: Path) -> None:
+    """Without any run, one button trains a model, which can be asked while it learns."""
+    with serve(tmp_path / "runs", tmp_path / "server.log") as (address, *_):
+        page.goto(f"{address}/#cliff")
+        page.wait_for_selector(".empty button")
+        page.goto(address)
+        page.locator(".empty button").click()
+        page.locator(".watched a", has_text="ask it").click(timeout=5 * PATIENCE)
+        page.wait_for_selector(".verdict")
 
 
 def test_ask_a_model(page: Any, server: Any) -> None:
@@ -266,6 +283,20 @@ def test_the_showcase_opens_from_a_file(page: Any, tmp_path: Path) -> None:
     page.locator(".breaks button", has_text="all carries").click()
     wait_for(page, "document.querySelector('.problem').value.length < 100")
     page.wait_for_selector(".verdict.is-right")
+
+
+def test_a_file_multiplies(page: Any, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(SHOWCASE.with_name("product.html"), tmp_path / "product.html"))
+    page.goto(copy.as_uri())
+    page.wait_for_selector(".verdict.is-right")
+    page.locator(".problem").fill("123456 × 987654")
+    wait_for(page, "document.querySelector('.verdict')?.textContent.includes('12 digits')")
+    assert page.locator(".verdict.is-right").count() == 1
+    page.locator(".chip").nth(1).hover()
+    page.wait_for_selector(".arc", state="attached")
+    page.locator(".problem").fill(f"{'9' * 300} × {'9' * 300}")
+    page.wait_for_selector(".error")
+    assert "300 × 300 digits are too many" in page.locator(".error").inner_text()
 
 
 class Evil(BaseHTTPRequestHandler):

@@ -52,6 +52,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "task": {"kind": "multiplication", "second_digits": 2},
         "model.depth.layers_per_round": 3,
     },
+    "rewrite, long multiplication": {
+        **REWRITE,
+        "task": {"kind": "multiplication", "second_digits": 3},
+        "layout": "long-multiplication",
+        "model.depth.layers_per_round": 3,
+    },
     "rewrite, three operands": {
         **REWRITE,
         "task": {"kind": "addition", "operands": 3},
@@ -212,9 +218,13 @@ def test_what_javascript_does_not_compute_is_refused() -> None:
     fields: dict[str, Any] = {"model.position": "rope", "model.preset": "tiny"}
     with pytest.raises(UsageError, match="position embedding 'rope'"):
         check_support("mine", keys.load(None, fields))
-    over_index = {**REWRITE, "model.position": "relative-bias"}
-    with pytest.raises(UsageError, match="columns' over index"):
-        check_support("mine", keys.load(None, over_index))
+    rows = {
+        "task": {"kind": "multiplication", "second_digits": 3},
+        "layout": "long-multiplication",
+        "model.attention": {"kind": "local", "window": 1},
+    }
+    with pytest.raises(UsageError, match="'local', but a file computes this layout with columns"):
+        check_support("mine", keys.load(None, rows))
 
 
 def test_modules_can_be_joined() -> None:
@@ -262,6 +272,9 @@ def test_export_and_ask_from_the_command_line(
     assert "wrote" in capsys.readouterr().out
     assert '"name":"sum"' in (tmp_path / "sum.html").read_text()
     assert main([*words[:2], "none", *words[3:]]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(words[:2])
+    assert "(see `lengthwise page export --help`)" in capsys.readouterr().err
     models = Models(tmp_path)
     answer = ask(models, "sum", "12 + 34")
     (solution,) = run.load().explain("12 + 34")

@@ -1,5 +1,6 @@
 """The server: answers, refusals in a sentence, and nothing for anyone but its own pages."""
 
+import asyncio
 import json
 import random
 import time
@@ -17,7 +18,7 @@ from lengthwise.cli.main import main
 from lengthwise.frontier.records import SUM
 from lengthwise.page import views
 from lengthwise.page.recipes import MOST_STEPS, Recipe
-from lengthwise.page.security import HEADERS, MOST_BYTES
+from lengthwise.page.security import HEADERS, MOST_BYTES, Guard
 from lengthwise.page.server import create_app
 from lengthwise.page.training import MOST_RUNS, Queue
 from lengthwise.training import keys
@@ -201,6 +202,27 @@ def test_large_requests_are_refused(client: TestClient) -> None:
     assert client.post("/api/ask", content=deep, headers=kind).status_code == 400
 
 
+@pytest.mark.parametrize(("chunks", "read"), [(3, 3), (10_000, MOST_BYTES // 1024)])
+def test_a_refused_body_is_read_before_the_answer(chunks: int, read: int) -> None:
+    """Else closing the connection resets it, and the client may lose the answer; up to a bound."""
+    happened: list[str] = []
+
+    async def receive() -> dict[str, Any]:
+        happened.append("read")
+        more = happened.count("read") < chunks
+        return {"type": "http.request", "body": b"x" * 1024, "more_body": more}
+
+    async def send(message: Any) -> None:
+        happened.append(message["type"])
+
+    async def app(*_: Any) -> None:
+        raise AssertionError("the request is refused")
+
+    scope = {"type": "http", "method": "POST", "headers": [(b"host", b"evil.example")]}
+    asyncio.run(Guard(app, 8765)(scope, receive, send))
+    assert happened == ["read"] * read + ["http.response.start", "http.response.body"]
+
+
 def test_fuzzed_requests_get_a_sentence(
     client: TestClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -304,6 +326,7 @@ def test_a_port_in_use_gets_a_sentence(tmp_path: Path, capsys: pytest.CaptureFix
         assert main(["page", "--no-browser", "--port", port, "--runs", str(tmp_path)]) == 2
     assert "choose another --port" in capsys.readouterr().err
     assert main(["page", "--no-browser", "--port", "70000", "--runs", str(tmp_path)]) == 2
+    assert "a port is a number up to 65535, not 70000" in capsys.readouterr().err
 
 
 def test_a_finished_run_is_not_trained_again(client: TestClient, root: Path) -> None:

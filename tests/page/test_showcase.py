@@ -1,4 +1,4 @@
-"""The showcase: the JavaScript inside the committed file computes what PyTorch does."""
+"""The showcase: the JavaScript inside the committed files computes what PyTorch does."""
 
 import base64
 import json
@@ -17,22 +17,24 @@ from lengthwise.page.export import render
 from lengthwise.solver import Solver
 from lengthwise.training import keys
 
-SHOWCASE = Path(__file__).parents[2] / "docs" / "showcase" / "sum.html"
+SHOWCASE = Path(__file__).parents[2] / "docs" / "showcase"
+NAMES = ["sum", "product"]
+MOST_BYTES = {"sum": 200_000, "product": 400_000}
 needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
 
-@pytest.fixture(scope="module")
-def model() -> dict[str, Any]:
-    data = re.search(r'id="models">(.*?)</script>', SHOWCASE.read_text(), re.DOTALL)
+def read_model(name: str) -> dict[str, Any]:
+    """The description of the model in a file."""
+    text = (SHOWCASE / f"{name}.html").read_text()
+    data = re.search(r'id="models">(.*?)</script>', text, re.DOTALL)
     assert data is not None
     (found,) = json.loads(data[1])
     assert isinstance(found, dict)
     return found
 
 
-@pytest.fixture(scope="module")
-def solver(model: dict[str, Any]) -> Solver:
-    """The model of the file, in PyTorch."""
+def build(model: dict[str, Any]) -> Solver:
+    """The same model in PyTorch."""
     parts = {"task": model["task"], "layout": model["layout"], "model": model["config"]}
     solver = keys.parse({**parts, "data.test_digits": model["digits"]}).build().eval()
     flat = torch.from_numpy(np.frombuffer(base64.b64decode(model["weights"]), "<f4").copy())
@@ -43,10 +45,12 @@ def solver(model: dict[str, Any]) -> Solver:
     return solver
 
 
-def sample(solver: Solver, count: int, stress: dict[int, int]) -> list[tuple[Numbers, ...]]:
-    """Random sums of 1 to 40 digits, and stress problems: so many of each case at each length."""
+def sample(
+    solver: Solver, count: int, most_digits: int, stress: dict[int, int]
+) -> list[tuple[Numbers, ...]]:
+    """Random problems, and stress problems: so many of each case at each length."""
     rng = np.random.default_rng(7)
-    lengths = rng.integers(1, 41, (count, 2))
+    lengths = rng.integers(1, most_digits + 1, (count, 2))
     problems = [tuple(random_numbers(rng, np.array([n])) for n in pair) for pair in lengths]
     for length, examples in stress.items():
         for case in CASES.values():
@@ -57,10 +61,12 @@ def sample(solver: Solver, count: int, stress: dict[int, int]) -> list[tuple[Num
     return problems
 
 
-def compare(
-    model: dict[str, Any], solver: Solver, problems: list[tuple[Numbers, ...]], folder: Path
-) -> None:
-    texts = [" + ".join(numbers.to_text()[0] for numbers in p) for p in problems]
+def compare(name: str, count: int, most_digits: int, stress: dict[int, int], folder: Path) -> None:
+    model = read_model(name)
+    solver = build(model)
+    problems = sample(solver, count, most_digits, stress)
+    symbol = solver.task.symbol
+    texts = [f" {symbol} ".join(numbers.to_text()[0] for numbers in p) for p in problems]
     for operands, found in zip(problems, run_node(model, texts, folder), strict=True):
         layout = solver.layout.fit(operands)
         with solver.testing():
@@ -68,28 +74,35 @@ def compare(
         logits = np.reshape(found["logits"], expected.shape)
         assert np.abs(logits - expected).max() < 1e-4, found["problem"]
         assert found["steps"][-1]["symbols"] == expected.argmax(-1).tolist()
-        correct = operands[0].to_ints()[0] + operands[1].to_ints()[0]
+        a, b = (numbers.to_ints()[0] for numbers in operands)
+        correct = a + b if symbol == "+" else a * b
         assert found["correct"] == found["answer"] == Numbers.from_ints([correct]).to_text()[0]
 
 
 @needs_node
-def test_a_sample_of_problems(model: dict[str, Any], solver: Solver, tmp_path: Path) -> None:
-    compare(model, solver, sample(solver, 40, {20: 1}), tmp_path)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sample_of_problems(name: str, tmp_path: Path) -> None:
+    compare(name, 40, 40 if name == "sum" else 5, {20 if name == "sum" else 6: 1}, tmp_path)
 
 
 @needs_node
 @pytest.mark.slow
-def test_1000_random_and_all_stress_problems(
-    model: dict[str, Any], solver: Solver, tmp_path: Path
-) -> None:
-    compare(model, solver, sample(solver, 1000, {5: 20, 20: 20, 100: 5, 1000: 1}), tmp_path)
+def test_1000_random_and_all_stress_sums(tmp_path: Path) -> None:
+    compare("sum", 1000, 40, {5: 20, 20: 20, 100: 5, 1000: 1}, tmp_path)
 
 
 @needs_node
-def test_a_carry_runs_through_every_column(model: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_300_random_and_all_stress_products(tmp_path: Path) -> None:
+    compare("product", 300, 12, {5: 5, 20: 2, 50: 1}, tmp_path)
+
+
+@needs_node
+def test_a_carry_runs_through_every_column(tmp_path: Path) -> None:
     """One column a round, and 100,000 digits are not too many."""
     nines, ones = "9" * 1000, "1" * 100_000
-    short, long = run_node(model, [f"{nines} + 1", f"{ones} + {ones}"], tmp_path)
+    problems = [f"{nines} + 1", f"{ones} + {ones}"]
+    short, long = run_node(read_model("sum"), problems, tmp_path)
     rounds = [step["symbols"] for step in short["steps"]]
     assert rounds[-1] == [0] * 1000 + [1]
     for i, symbols in enumerate(rounds[:1000]):
@@ -98,7 +111,9 @@ def test_a_carry_runs_through_every_column(model: dict[str, Any], tmp_path: Path
     assert long["answer"] == "2" * 100_000
 
 
-def test_the_showcase_is_what_export_writes(model: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_the_showcase_is_what_export_writes(name: str) -> None:
     """After a change of the page, `lengthwise page export` must write the file again."""
-    assert SHOWCASE.read_text() == render([model])
-    assert len(SHOWCASE.read_bytes()) < 400_000
+    path = SHOWCASE / f"{name}.html"
+    assert path.read_text() == render([read_model(name)])
+    assert len(path.read_bytes()) < MOST_BYTES[name]

@@ -25,7 +25,7 @@ MEDIA = {
 # What the forward pass in JavaScript computes.
 TASKS = ("addition", "elementwise-addition", "modular-addition", "multiplication",
          "modular-multiplication")  # fmt: skip
-LAYOUTS = ("paper", "compact", "fitted")
+LAYOUTS = ("paper", "compact", "fitted", "long-multiplication")
 POSITIONS = ("none", "absolute", "relative-key", "relative-key-query", "relative-bias")
 ATTENTIONS = ("full", "local", "positional", "columns")
 DEPTHS = ("fixed", "until-stable", "rewrite")
@@ -97,6 +97,11 @@ def check_support(name: str, experiment: Experiment) -> None:
             raise UsageError(
                 f"{name} has the {noun} '{kind}', but a file computes only {', '.join(supported)}"
             )
+    if experiment.layout.kind == "long-multiplication" and model.attention.kind != "columns":
+        raise UsageError(
+            f"{name} has the layout 'long-multiplication' and the attention"
+            f" '{model.attention.kind}', but a file computes this layout with columns only"
+        )
     coordinate = getattr(model.position, "coordinate", None)
     if model.attention.kind == "columns" and coordinate != "significance":
         raise UsageError(

@@ -16,11 +16,13 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from lengthwise.base import UsageError
+from lengthwise.base.errors import shorten
 from lengthwise.base.processes import end_with_parent
 
 Job = Callable[..., Any]  # returns JSON, or bytes
 DONE, REFUSED, FAILED = b"d", b"r", b"f"  # the first byte of a worker's answer
 READY = b"ready"  # a worker's first message
+LONGEST_SENTENCE = 300  # characters of a refusal
 START_SECONDS = 300.0  # for imports, on a busy machine
 
 
@@ -128,7 +130,7 @@ def compute(job: Job, arguments: Mapping[str, Any]) -> bytes:
         result = job(**arguments)
         return DONE + (result if isinstance(result, bytes) else to_json(result))
     except UsageError as error:
-        return REFUSED + shorten(str(error)).encode(errors="replace")
+        return REFUSED + shorten(str(error), LONGEST_SENTENCE).encode(errors="replace")
     except MemoryError:
         return REFUSED + b"this machine does not have enough memory for that"
     except Exception as error:
@@ -140,7 +142,3 @@ def compute(job: Job, arguments: Mapping[str, Any]) -> bytes:
 
 def to_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def shorten(sentence: str, most: int = 300) -> str:
-    return sentence if len(sentence) <= most else f"{sentence[: most - 20]}…{sentence[-19:]}"

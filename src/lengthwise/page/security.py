@@ -49,6 +49,7 @@ class Guard:
 
         refusal = self.refuse(scope)
         if refusal:
+            await discard_body(receive)
             await send_error(send_with_headers, *refusal)
         else:
             await self.app(scope, receive, send_with_headers)
@@ -82,12 +83,22 @@ class Guard:
         return parts.scheme == "http" and parts.netloc.lower() in self.hosts
 
 
+async def discard_body(receive: Receive) -> None:
+    """Read a refused body: closing a connection with bytes unread could lose the answer."""
+    left = MOST_BYTES
+    while left > 0:
+        message = await receive()
+        if not message.get("more_body", False):
+            return
+        left -= len(message["body"])
+
+
 async def send_error(send: Send, status: int, sentence: str) -> None:
     body = json.dumps({"error": sentence}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),  # the body, if there is one, stays unread
+        (b"connection", b"close"),  # a body of more than MOST_BYTES stays unread
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -21,10 +21,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lengthwise.base import Config, UsageError, explain
+from lengthwise.base.errors import shorten
 from lengthwise.page import views
 from lengthwise.page.export import MEDIA, STATIC
 from lengthwise.page.jobs import MOST_CELLS, MOST_EXAMPLES, find_jobs
-from lengthwise.page.lanes import Lane, Refusal, shorten
+from lengthwise.page.lanes import LONGEST_SENTENCE, Lane, Refusal
 from lengthwise.page.recipes import parse_recipe
 from lengthwise.page.security import MOST_BYTES, Guard
 from lengthwise.page.training import Queue
@@ -215,7 +216,7 @@ def answer(handler: Handler) -> Handler:
         except Refusal as refusal:
             status, sentence = refusal.status, str(refusal)
         except UsageError as error:
-            status, sentence = 400, shorten(str(error))
+            status, sentence = 400, shorten(str(error), LONGEST_SENTENCE)
         except ClientDisconnect:
             status, sentence = 499, "the request was withdrawn"
         except OSError as error:
@@ -288,11 +289,12 @@ def serve(root: Path, results: Path, port: int, open_browser: bool) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(
-            f"can't use port {port}: {reason.lower()}; choose another --port"
-        ) from None
+        listener.listen()  # who comes before the server is ready waits, and is not refused
+    except OverflowError:
+        raise UsageError(f"a port is a number up to 65535, not {port}") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"can't use port {port}: {reason}; choose another --port") from None
     port = listener.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     print(f"the page is at {address} (Ctrl-C ends it)", flush=True)

@@ -53,11 +53,15 @@ class RunList:
         row: Json = {"name": name, "changed": max(stamp for _, stamp in modified(path))}
         try:
             run = Run(path)
-            has_weights = run.weights.exists() or run.checkpoint.exists()
-            row |= {"status": run.status, "usable": has_weights, **summarise(run.experiment)}
+            row |= {"status": run.status, "usable": has_weights(run), **summarise(run.experiment)}
         except (UsageError, OSError) as error:
             row |= {"status": "damaged", "usable": False, "reason": str(error)[:300]}
         return row
+
+
+def has_weights(run: Run) -> bool:
+    """Whether a model can be asked, finished or not."""
+    return run.weights.exists() or run.checkpoint.exists()
 
 
 def modified(path: Path) -> tuple[tuple[str, int], ...]:
@@ -108,6 +112,7 @@ def describe_run(run: Run) -> Json:
     return {
         "name": run.path.name,
         "status": run.status,
+        "usable": has_weights(run),
         **summarise(experiment),
         "step": metrics[-1]["step"] if metrics else 0,
         "parameters": (result or {}).get("parameters"),

@@ -112,7 +112,8 @@ export function askView(lab) {
 }
 
 function startLength(model) {
-  return model.any_length ? 40 : Math.min(model.test_digits, model.train_digits + 3);
+  if (model.any_length) return model.symbol === "+" ? 40 : 10; // work grows with the square
+  return Math.min(model.test_digits, model.train_digits + 3);
 }
 
 /** One model's answer: the board, the slider over layers, the film, and what is inside. */

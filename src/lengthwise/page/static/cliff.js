@@ -4,16 +4,14 @@
 import { request } from "./api.js";
 import { heatMap, lineChart } from "./chart.js";
 import { copyButtons, h, percentText, quoteShell, readAddress, writeAddress } from "./dom.js";
+import { emptyView } from "./empty.js";
 import { aboutModel } from "./models.js";
 
 const MOST_RUNS = 6;
 
 export async function cliffView({ runs, root }) {
   const usable = runs.filter((run) => run.status !== "damaged");
-  if (!usable.length) {
-    return h("p", { class: "empty" }, "There are no runs yet. ",
-      h("a", { href: "#train" }, "Train one"), ", or run ", h("code", {}, "lengthwise demo"), ".");
-  }
+  if (!usable.length) return emptyView(root);
   const named = (readAddress().runs ?? "").split(",").filter((name) =>
     usable.some((run) => run.name === name));
   let chosen = named.length ? named : usable.slice(0, 2).map((run) => run.name);

@@ -8,27 +8,28 @@ import { add, likeliest, probability } from "./tensor.js";
 
 /**
  * The forward pass, one iteration at a time. Yields its number, and how the answer stands after it:
- * `logits()`, and `read()`, the symbols with their probabilities in thousandths.
+ * `logits()`, and `read()`, the symbols with their probabilities in thousandths. The answer is read
+ * at the tokens `answerAt`, which are the first ones, except in long multiplication.
  */
-export function forward(model, tokens, coordinates, answerWidth) {
+export function forward(model, tokens, coordinates, answerAt) {
   const depth = model.config.depth.kind === "rewrite" ? rewrite : iterateLayers;
-  return depth(model, tokens, coordinates, answerWidth);
+  return depth(model, tokens, coordinates, answerAt);
 }
 
 /** A function that gives the keys of a query, and their weights in each head, in an iteration. */
-export function findAttention(model, tokens, coordinates, answerWidth, iteration) {
+export function findAttention(model, tokens, coordinates, answerAt, iteration) {
   if (model.config.depth.kind === "rewrite") {
     const columns = new Columns(model, tokens, coordinates);
     return (query) => columns.attention(query);
   }
-  for (const state of iterateLayers(model, tokens, coordinates, answerWidth)) {
+  for (const state of iterateLayers(model, tokens, coordinates, answerAt)) {
     if (state.iteration === iteration) return state.attention;
   }
   throw new Error(`there is no iteration ${iteration}`);
 }
 
 /** Layers, from the embeddings alone on, which are iteration 0. */
-function* iterateLayers(model, tokens, coordinates, answerWidth) {
+function* iterateLayers(model, tokens, coordinates, answerAt) {
   const { config } = model;
   const keys = visibleKeys(model, tokens, coordinates);
   const start = embed(model, tokens, coordinates);
@@ -44,14 +45,14 @@ function* iterateLayers(model, tokens, coordinates, answerWidth) {
     return fixed.get(own);
   };
   let x = start;
-  let logits = classify(model, x, answerWidth);
+  let logits = classify(model, x, answerAt.length);
   let unchanged = 0; // iterations
   yield describe(model, 0, logits);
   for (let i = 0; i < most; i++) {
     const input = untilStable && config.depth.reinject_input && i ? add(x, start) : x;
     let weights = null;
     x = applyLayer(model, i, input, keys, (seen) => (weights = weigh(i, seen)));
-    const next = classify(model, x, answerWidth);
+    const next = classify(model, x, answerAt.length);
     unchanged = sameSymbols(next, logits, model.vocabulary.length) ? unchanged + 1 : 0;
     logits = next;
     yield describe(model, i + 1, logits, keys, weights);

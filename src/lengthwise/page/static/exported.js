@@ -52,19 +52,23 @@ function ask(name, problem, signal, report) {
 }
 const busy = new Set();
 
+/** Whether problems have two operands of one length, as in the length record of products. */
+const isSquare = ({ layout }) => layout.kind === "long-multiplication";
+
 function describeModel(model) {
   const { config, task } = model;
   const position = config.position;
   const over = position.coordinate === "significance" ? " over significance" : "";
-  const any = model.layout.kind === "fitted";
+  const any = model.layout.kind === "fitted" || isSquare(model);
   const sums = task.kind === "addition";
+  const trained = operandDigits(task, model.trainDigits).join(` ${SYMBOLS[task.kind]} `);
   return {
     name: model.name,
     label: model.name,
     about: `${position.kind}${over}, ${config.attention.kind} attention · ` +
       `${describeDepth({ ...config, depth: config.depth.kind })} · ` +
       `${model.parameters.toLocaleString("en")} parameters · ` +
-      `trained on up to ${model.trainDigits} digits`,
+      `trained on up to ${trained} digits`,
     symbol: SYMBOLS[task.kind],
     depth: config.depth.kind,
     any_length: any,
@@ -76,8 +80,10 @@ function describeModel(model) {
 }
 
 function breakModel(name, caseName, length) {
-  const { task } = descriptions.find((model) => model.name === name);
-  const operands = CASES[caseName][2](operandDigits(task, length));
+  const model = descriptions.find((other) => other.name === name);
+  const { task } = model;
+  const digits = isSquare(model) ? [length, length] : operandDigits(task, length);
+  const operands = CASES[caseName][2](digits);
   return { problem: operands.join(` ${SYMBOLS[task.kind]} `) };
 }
 
@@ -97,7 +103,7 @@ document.querySelector("header.top").append(themeButton());
 document.getElementById("main").append(
   askView({
     models: descriptions.map(describeModel),
-    mostDigits: 100_000,
+    mostDigits: descriptions.some(isSquare) ? 200 : 100_000,
     ask,
     attention: (name, problem, iteration, first, last) =>
       workers.get(name).send({ kind: "attention", name, problem, iteration, first, last }),

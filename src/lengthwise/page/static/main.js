@@ -4,6 +4,7 @@ import { request } from "./api.js";
 import { askView, copyTexts } from "./ask.js";
 import { cliffView } from "./cliff.js";
 import { h, readAddress, themeButton } from "./dom.js";
+import { emptyView } from "./empty.js";
 import { aboutModel } from "./models.js";
 import { paperView } from "./paper.js";
 import { trainView } from "./train.js";
@@ -25,10 +26,7 @@ async function openAsk() {
   return askView({
     models: runs.filter((run) => run.usable).map((run) =>
       ({ ...run, label: run.name, about: aboutModel(run) })),
-    emptyView: () => h("div", { class: "empty" },
-      h("p", {}, "There is no trained model in ", h("code", {}, root), " yet."),
-      h("p", {}, h("a", { href: "#train" }, "Train one here"), " in a minute or two, or run ",
-        h("code", {}, "lengthwise demo"), " and reload.")),
+    emptyView: () => emptyView(root),
     mostDigits: 10_000,
     ask: (run, problem, signal) => request("/api/ask", { run, problem }, signal),
     attention: (run, problem, iteration, first, last) =>

@@ -13,13 +13,16 @@ export function embedPositions(model, x, coordinates) {
   });
 }
 
-/** Query minus key. A shared operand, such as the 3 of 35 × 3, is not on the number line. */
+/**
+ * Query minus key. A shared operand, such as the 3 of 35 × 3, is not on the number line: its digits
+ * are counted from the row.
+ */
 export function distance(coordinates, coordinate, query, key) {
   let [from, to] = [coordinates[coordinate][query], coordinates[coordinate][key]];
   if (coordinate === "significance") {
-    const { shared } = coordinates;
-    if (shared[key] && !shared[query]) from = 0;
-    if (shared[query] && !shared[key]) to = 0;
+    const { shared, row } = coordinates;
+    if (shared[key] && !shared[query]) from = row[query];
+    if (shared[query] && !shared[key]) to = row[key];
   }
   return from - to;
 }
@@ -30,11 +33,14 @@ function tableRows(model, coordinates) {
   const longest = coordinate === "index" ? model.maxLength - 1 : 2 * model.maxLength - 1;
   const reach = clip ?? longest;
   const rows = 2 * reach + 1;
-  const { operand } = coordinates;
+  const { operand, row } = coordinates;
   return (query, key) => {
     let away = distance(coordinates, coordinate, query, key);
     if (clip) away = Math.max(-clip, Math.min(clip, away));
-    const table = byOperands ? operand[query] * model.operands + operand[key] : 0;
+    // Another row of the query's operand is one operand more.
+    const isOtherRow = operand[query] === operand[key] && row[query] !== row[key];
+    const seen = isOtherRow ? model.operands - 1 : operand[key];
+    const table = byOperands ? operand[query] * model.operands + seen : 0;
     return table * rows + away + reach;
   };
 }

@@ -2,23 +2,24 @@
 // it wrote in the round before, and writes all of them anew, until none changes.
 //
 // What it writes at a token depends only on the token's neighbourhood: the tokens of its column and
-// of the next lower one, and the symbol written there. As in model/neighbourhoods.py, each distinct
-// neighbourhood is computed once, and a round visits only tokens below which something changed.
+// of the next lower one, and the symbols written there. As in model/neighbourhoods.py, each
+// distinct neighbourhood is computed once, and a round visits only tokens that see a change.
 
 import { weightsByPosition } from "./attention.js";
 import { applyLayer, classify, embed } from "./encoder.js";
-import { positionScores } from "./positions.js";
+import { SUM } from "./layout.js";
+import { distance, positionScores } from "./positions.js";
 import { likeliest, probability, takeRows } from "./tensor.js";
 
 const AT_ONCE = 1024; // neighbourhoods that are computed in one batch
 
 /** Rounds until no symbol changes; the first is iteration 1. */
-export function* rewrite(model, tokens, coordinates, answerWidth) {
+export function* rewrite(model, tokens, coordinates, answerAt) {
   const columns = new Columns(model, tokens, coordinates);
-  const neighbourhoods = new Neighbourhoods(model, columns, answerWidth);
-  const { symbols, above } = neighbourhoods;
+  const neighbourhoods = new Neighbourhoods(model, columns, answerAt);
+  const { symbols, dependents } = neighbourhoods;
   const found = new Int32Array(tokens.length).fill(-1); // each query's neighbourhood
-  const answerAt = found.subarray(0, answerWidth);
+  const read = () => answerAt.map((token) => found[token]);
   let active = neighbourhoods.queries;
   for (let iteration = 1; active.length; iteration++) {
     const next = neighbourhoods.find(active, (token) => symbols[found[token]] ?? columns.nothing);
@@ -26,10 +27,10 @@ export function* rewrite(model, tokens, coordinates, answerWidth) {
     active.forEach((query, i) => (found[query] = next[i]));
     yield {
       iteration,
-      read: () => neighbourhoods.read(answerAt),
-      logits: () => neighbourhoods.readLogits(answerAt),
+      read: () => neighbourhoods.read(read()),
+      logits: () => neighbourhoods.readLogits(read()),
     };
-    active = changed.flatMap((token) => above[token] ?? []);
+    active = [...new Set(changed.flatMap((token) => dependents[token] ?? []))];
   }
 }
 
@@ -40,68 +41,105 @@ export class Columns {
     this.nothing = model.vocabulary.length; // the symbol where nothing is written yet
     this.scores = positionScores(model, 0, coordinates);
     this.knownWeights = new Map();
-    this.tokenAt = Array.from({ length: model.operands }, () => new Map()); // by significance
-    this.isShared = [];
-    coordinates.operand.forEach((operand, token) => {
-      this.tokenAt[operand].set(coordinates.significance[token], token);
-      this.isShared[operand] = coordinates.shared[token];
+    this.hasRows = coordinates.shared.includes(true);
+    this.lines = []; // by row and operand, the tokens by significance
+    this.isShared = []; // by operand
+    tokens.forEach((_, token) => {
+      const { row, operand, significance, shared } = coordinates;
+      const line = ((this.lines[row[token]] ??= [])[operand[token]] ??= new Map());
+      line.set(significance[token], token);
+      this.isShared[operand[token]] = shared[token];
     });
+  }
+
+  /** The token at a place, or undefined. */
+  at(row, operand, significance) {
+    return this.lines[row]?.[operand]?.get(significance);
+  }
+
+  isSum(token) {
+    return this.hasRows && this.coordinates.operand[token] === SUM;
   }
 
   /** Whether symbols are written at a token: where answers are read. */
   writes(token) {
-    return this.coordinates.operand[token] === 0;
+    return this.coordinates.operand[token] === 0 || this.isSum(token);
   }
 
-  /** For each operand, its token in a token's column and in the next lower one, or undefined. */
+  /**
+   * What a token sees, with undefined where no token is. `own` is its column, itself included.
+   * Of `next` it sees vectors only, of `lower` vectors and symbols, of `beside` symbols only.
+   */
   slots(token) {
-    const [at, shared] = [this.coordinates.significance[token], this.coordinates.shared[token]];
-    return this.tokenAt.map((tokens, operand) => {
-      // A shared operand, such as the 3 of 35 × 3, is seen from every column, and sees only itself.
-      if (this.isShared[operand]) return [tokens.get(shared ? at : 0)];
-      return shared ? [] : [tokens.get(at), tokens.get(at - 1)];
+    const { significance, row: rows, shared } = this.coordinates;
+    const [column, row] = [significance[token], rows[token]];
+    const both = (line, operand) =>
+      [column, column - 1].map((place) => this.at(line, operand, place));
+    if (this.isSum(token)) {
+      const [, below] = both(row, SUM);
+      const beside = [...both(row, 0), ...both(row - 1, SUM)]; // its product, and the sum below
+      return { own: [token], next: [], lower: [below], beside };
+    }
+    // A shared operand, such as the 3 of 35 × 3, is seen from every column, and sees only itself.
+    if (shared[token]) return { own: [token], next: [], lower: [], beside: [] };
+    const slots = { own: [], next: [], lower: [], beside: [] };
+    this.isShared.forEach((isShared, operand) => {
+      if (this.hasRows && operand === SUM) return;
+      slots.own.push(this.at(row, operand, isShared ? row : column));
+      if (!isShared) slots.lower.push(this.at(row, operand, column - 1));
     });
+    // The lowest digit of a product sees the next digit of the first operand, in the row below.
+    slots.next.push(column === row ? this.at(row - 1, 0, column) : undefined);
+    return slots;
   }
 
-  /** The tokens that a token sees: of its column, itself included, and of the next lower one. */
+  /**
+   * The tokens that a token sees, without empty slots. `gather` are the weights of all `keys`, in a
+   * round's first layer: the first ones are `vectors`, the last ones `symbols`. `within` are those
+   * of its own column, in the other layers.
+   */
   see(token) {
     const slots = this.slots(token);
     const exists = (key) => key !== undefined;
-    const own = slots.map(([key]) => key).filter(exists);
-    const lower = slots.map(([, key]) => key).filter(exists);
-    return { own, lower, ...this.weigh(token, own, lower) };
+    const [own, next, lower, beside] =
+      [slots.own, slots.next, slots.lower, slots.beside].map((part) => part.filter(exists));
+    const keys = [...own, ...next, ...lower, ...beside];
+    const vectors = keys.slice(0, keys.length - beside.length);
+    return { own, keys, vectors, symbols: [...lower, ...beside], ...this.weigh(token, own, keys) };
   }
 
-  /** The weights of both columns, in a round's first layer, and of the own one, in the others. */
-  weigh(token, own, lower) {
-    const { operand } = this.coordinates;
-    const place = [token, ...own, -1, ...lower].map((key) => operand[key]).join(); // decides them
-    if (!this.knownWeights.has(place)) {
-      const weights = (keys) => weightsByPosition(this.model, this.scores, token, keys);
-      this.knownWeights.set(place, { gather: weights([...own, ...lower]), within: weights(own) });
+  weigh(token, own, keys) {
+    const { operand, row } = this.coordinates;
+    const places = keys.map((key) => [operand[key], row[token] === row[key],
+      distance(this.coordinates, "significance", token, key)].join());
+    const name = [operand[token], ...places].join(";"); // what decides the weights
+    if (!this.knownWeights.has(name)) {
+      const weights = (seen) => weightsByPosition(this.model, this.scores, token, seen);
+      this.knownWeights.set(name, { gather: weights(keys), within: weights(own) });
     }
-    return this.knownWeights.get(place);
+    return this.knownWeights.get(name);
   }
 
   /** The keys and weights of a query in the first layer of a round: the same in each. */
   attention(query) {
-    const { own, lower, gather } = this.see(query);
-    return { keys: [...own, ...lower], weights: gather };
+    const { keys, gather } = this.see(query);
+    return { keys, weights: gather };
   }
 }
 
 /** The distinct neighbourhoods of a problem, numbered as they are found. */
 class Neighbourhoods {
-  constructor(model, columns, answerWidth) {
+  constructor(model, columns, answerAt) {
     Object.assign(this, { model, columns });
     this.vocabulary = model.vocabulary.length;
     const table = embed(model, model.vocabulary.map((_, symbol) => symbol));
     this.vectors = new Float32Array(table.length + model.width); // of symbols; of nothing, 0
     this.vectors.set(table);
+    const isRead = new Set(answerAt);
     this.queries = columns.tokens.map((_, token) => token)
-      .filter((token) => columns.writes(token) || token < answerWidth);
-    this.below = []; // the token below each query where a symbol is written, or undefined
-    this.above = []; // the queries above each token
+      .filter((token) => columns.writes(token) || isRead.has(token));
+    this.sources = []; // of each query, the tokens whose symbols it sees, or undefined
+    this.dependents = []; // the queries that see the symbol of each token
     this.surroundings = []; // of each query, a number for what never changes around it
     this.examples = []; // of each such number, a query
     this.numberSurroundings();
@@ -112,32 +150,42 @@ class Neighbourhoods {
   }
 
   numberSurroundings() {
-    const { tokens, coordinates, nothing } = this.columns;
+    const { columns } = this;
+    const { tokens, coordinates, nothing } = columns;
     const numbers = new Map();
     for (const query of this.queries) {
-      const slots = this.columns.slots(query);
-      const kinds = slots.flat().map((token) => tokens[token] ?? nothing);
-      const name = String.fromCharCode(coordinates.operand[query], ...kinds);
+      const { own, next, lower, beside } = columns.slots(query);
+      const kinds = [...own, ...next, ...lower].map((token) => tokens[token] ?? nothing);
+      const exist = beside.map((token) => (token === undefined ? 0 : 1));
+      const name = String.fromCharCode(coordinates.operand[query], ...kinds, ...exist);
       if (!numbers.has(name)) numbers.set(name, this.examples.push(query) - 1);
       this.surroundings[query] = numbers.get(name);
-      const below = slots[0][1]; // only tokens of the first operand write
-      this.below[query] = below;
-      if (below !== undefined) (this.above[below] ??= []).push(query);
+      this.sources[query] = [lower[0], ...beside]; // of the lower column, the first operand writes
+      for (const source of this.sources[query]) {
+        if (source !== undefined) (this.dependents[source] ??= []).push(query);
+      }
     }
   }
 
   /** The neighbourhoods of some queries, after computing those that are new. */
   find(queries, symbolAt) {
-    const { below, surroundings, examples, known, columns } = this;
+    const { sources, surroundings, known, columns, examples } = this;
     const size = this.vocabulary + 1;
-    const keys = queries.map((query) => surroundings[query] * size +
-      (below[query] === undefined ? columns.nothing : symbolAt(below[query])));
-    const missing = [...new Set(keys.filter((key) => !known.has(key)))];
-    for (let at = 0; at < missing.length; at += AT_ONCE) {
-      const some = missing.slice(at, at + AT_ONCE);
-      const logits = this.compute(
-        some.map((key) => examples[Math.floor(key / size)]), some.map((key) => key % size));
-      some.forEach((key, i) =>
+    const symbolsOf = (query) =>
+      sources[query].map((token) => (token === undefined ? columns.nothing : symbolAt(token)));
+    const missing = new Map(); // a query of each new neighbourhood, and the symbols that it sees
+    const keys = queries.map((query) => {
+      const symbols = symbolsOf(query);
+      const code = symbols.reduce((sum, symbol) => sum * size + symbol, 0);
+      const key = code * examples.length + surroundings[query];
+      if (!known.has(key) && !missing.has(key)) missing.set(key, { query, symbols });
+      return key;
+    });
+    const fresh = [...missing];
+    for (let at = 0; at < fresh.length; at += AT_ONCE) {
+      const some = fresh.slice(at, at + AT_ONCE);
+      const logits = this.compute(some.map(([, neighbourhood]) => neighbourhood));
+      some.forEach(([key], i) =>
         this.add(key, logits.subarray(i * this.vocabulary, (i + 1) * this.vocabulary)));
     }
     return keys.map((key) => known.get(key));
@@ -151,32 +199,34 @@ class Neighbourhoods {
     this.logits.push(logits);
   }
 
-  /** Logits at queries above these symbols: one round, over their neighbourhoods side by side. */
-  compute(queries, symbolsBelow) {
-    const { model, columns, vectors } = this;
+  /** Logits at queries that see these symbols: one round, neighbourhoods side by side. */
+  compute(neighbourhoods) {
+    const { model, columns, vectors, sources } = this;
+    const queries = neighbourhoods.map(({ query }) => query);
     const seen = queries.map((query) => columns.see(query));
-    // The rows of x: first the queries, then the rest of their columns, then what is below.
+    // The rows of x: first the queries, then the rest of their columns, then what else they see.
     const rows = [...queries];
     const rowOf = queries.map((query, i) => new Map([[query, i]]));
     const addRow = (i) => (token) => {
       if (!rowOf[i].has(token)) rowOf[i].set(token, rows.push(token) - 1);
     };
     seen.forEach(({ own }, i) => own.forEach(addRow(i)));
-    seen.forEach(({ lower }, i) => lower.forEach(addRow(i)));
+    seen.forEach((view, i) => view.vectors.forEach(addRow(i)));
     const [gather, within, written] = Array.from({ length: 3 }, () => ({ keys: [], weights: [] }));
     const set = (part, row, keys, weights) => {
       part.keys[row] = keys;
       part.weights[row] = weights;
     };
-    queries.forEach((query, i) => {
+    neighbourhoods.forEach(({ query, symbols }, i) => {
       const row = (token) => rowOf[i].get(token);
+      const symbolAt = new Map(sources[query].map((token, j) => [token, symbols[j]]));
       for (const token of seen[i].own) {
         const view = token === query ? seen[i] : columns.see(token);
-        set(gather, row(token), [...view.own, ...view.lower].map(row), view.gather);
+        const firstSymbol = view.keys.length - view.symbols.length;
+        set(gather, row(token), view.vectors.map(row), view.gather);
         set(within, row(token), view.own.map(row), view.within);
-        set(written, row(token),
-          view.lower.map((key) => (columns.writes(key) ? symbolsBelow[i] : columns.nothing)),
-          view.gather.map((weights) => weights.slice(view.own.length)));
+        set(written, row(token), view.symbols.map((key) => symbolAt.get(key) ?? columns.nothing),
+          view.gather.map((weights) => weights.slice(firstSymbol)));
       }
     });
     let x = takeRows(vectors, rows.map((token) => columns.tokens[token]), model.width);

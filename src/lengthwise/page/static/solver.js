@@ -19,13 +19,13 @@ function prepare(model, text) {
  */
 export function* solve(model, text) {
   const { operands, layout, tokens, coordinates } = prepare(model, text);
-  const { answerWidth, leastFirst } = layout;
+  const { answerAt, leastFirst } = layout;
   let [steps, every, count, last] = [[], 1, 0, null];
   const keep = () => steps.push({ iteration: last.iteration, ...last.read() });
-  for (last of forward(model, tokens, coordinates, answerWidth)) {
+  for (last of forward(model, tokens, coordinates, answerAt)) {
     if (count++ % every === 0) keep();
     // Of very many iterations every second, fourth, … is kept.
-    if (steps.length * answerWidth > MOST_SYMBOLS && steps.length > 2) {
+    if (steps.length * answerAt.length > MOST_SYMBOLS && steps.length > 2) {
       steps = steps.filter((_, i) => i % 2 === 0);
       every *= 2;
     }
@@ -33,7 +33,7 @@ export function* solve(model, text) {
   }
   if (steps.at(-1).iteration !== last.iteration) keep();
   const correct = answer(model.task, operands);
-  const truth = writeNumber(correct, answerWidth, leastFirst);
+  const truth = writeNumber(correct, answerAt.length, leastFirst);
   const { symbols } = steps.at(-1);
   const leadingZeros = model.task.kind === "elementwise-addition" || !!model.task.constant_length;
   const { index, significance, place, operand } = coordinates;
@@ -47,7 +47,7 @@ export function* solve(model, text) {
     least_first: leastFirst,
     vocabulary: model.vocabulary,
     tokens: { symbol: tokens, index, significance, place, operand },
-    read: truth.map((_, i) => i),
+    read: answerAt,
     truth,
     carries: carries(model.task, operands),
     steps,
@@ -62,7 +62,7 @@ export function* solve(model, text) {
  */
 export function attentionOf(model, text, iteration, first, last) {
   const { layout, tokens, coordinates } = prepare(model, text);
-  const attention = findAttention(model, tokens, coordinates, layout.answerWidth, iteration);
+  const attention = findAttention(model, tokens, coordinates, layout.answerAt, iteration);
   const queries = Array.from({ length: last - first }, (_, i) => attention(first + i));
   return Array.from({ length: model.heads }, (_, head) =>
     queries.map(({ keys, weights }) =>

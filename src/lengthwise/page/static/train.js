@@ -181,7 +181,7 @@ function drawRun(run, before, training, act) {
       h("h2", {}, run.name),
       h("p", { class: "about" }, `${aboutModel(run)} · step ${run.step} of ${run.steps}`),
       resumable && h("button", { type: "button", onclick: act("/api/resume", run.name) }, "resume"),
-      run.step > 0 && h("a", { href: `#ask?run=${encodeURIComponent(run.name)}` }, "ask it"),
+      run.usable && h("a", { href: `#ask?run=${encodeURIComponent(run.name)}` }, "ask it"),
       " ",
       h("a", { href: `#cliff?runs=${encodeURIComponent(shown.map((one) => one.name).join(","))}` },
         "compare")),
