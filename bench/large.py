@@ -1,7 +1,9 @@
 """A sweep of 10,000 runs on Ray, whose training is a stand-in that sleeps: `make bench-large`.
 
 One task in a hundred kills its worker. It prints what the driver needs for a run, in time and in
-memory, and how long `lengthwise runs` and `lengthwise paper report` take with so many directories.
+memory, and how much CPU time commands take with so many directories. Where a disk syncs slowly,
+`--folder` in memory (/dev/shm) keeps it from being measured instead. `python bench/large.py
+commands` leaves the sweep out: it finishes the runs itself.
 """
 
 import argparse
@@ -42,8 +44,12 @@ def sleep(paths: list[str], device: str, threads: int, patience: float) -> list[
         time.sleep(SECONDS)
         if is_doomed(run) and attempts.stat().st_size == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        run.write({RESULT: to_json({"identity": run.identity, "evaluation": []})})
+        finish(run)
     return [None]
+
+
+def finish(run: Run) -> None:
+    run.write({RESULT: to_json({"identity": run.identity, "evaluation": []})})
 
 
 class SleepingRay(Ray):
@@ -56,7 +62,8 @@ def is_doomed(run: Run) -> bool:
     return int(hashlib.sha256(run.path.name.encode()).hexdigest(), 16) % 100 == 0
 
 
-def measure(count: int, root: Path, jobs: int) -> dict[str, Any]:
+def measure_sweep(count: int, root: Path, jobs: int) -> dict[str, Any]:
+    """What a sweep on Ray needs, and whether anything was lost or done twice."""
     goes_on = root.exists()
     runs, created = timed(lambda: [create(seed, root) for seed in range(count)])
     engine = SleepingRay(jobs)
@@ -74,9 +81,6 @@ def measure(count: int, root: Path, jobs: int) -> dict[str, Any]:
     # A sweep that was killed itself has cut off what was active then.
     expected = doomed | again if goes_on else doomed
     assert again == expected, "a run was trained twice without reason"
-    _, listed = timed(lambda: command("runs", "--runs", str(root), "--json"))
-    report = ("paper", "report", "--scale", "smoke", "--results", str(root.parent / "results"))
-    _, reported = timed(lambda: command(*report, "--runs", str(root)))
     return {
         "runs": count,
         "of which this sweep finished": unfinished,
@@ -89,8 +93,26 @@ def measure(count: int, root: Path, jobs: int) -> dict[str, Any]:
         "sweep, ms a run of the driver's CPU": 1000 * cpu / max(1, unfinished),
         "driver's memory before, MB": before,
         "driver's memory after, MB": memory(),
-        "lengthwise runs, seconds": listed,
-        "paper report, seconds": reported,
+    }
+
+
+def measure_commands(count: int, root: Path, jobs: int) -> dict[str, Any]:
+    """How much CPU time commands take with so many finished runs."""
+    for run in (create(seed, root) for seed in range(count)):
+        if run.result is None:
+            with run.locked():
+                finish(run)
+    folders = ("--runs", str(root))
+    report = ("paper", "report", "--scale", "smoke", "--results", str(root.parent / "results"))
+    return {
+        "runs in the directory": count,
+        "import torch, seconds of CPU": command_seconds("-c", "import torch"),
+        **{
+            f"{' '.join(words[:2])}, seconds of CPU": command_seconds(
+                "-m", "lengthwise", *words, *folders
+            )
+            for words in (("runs",), ("runs", "--json"), ("compare",), report)
+        },
     }
 
 
@@ -107,20 +129,26 @@ def memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def command(*words: str) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "lengthwise", *words], check=True, stdout=subprocess.DEVNULL
-    )
+def command_seconds(*words: str) -> float:
+    """The CPU time of a Python process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
+
+PARTS = {"sweep": measure_sweep, "commands": measure_commands}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", help="where runs are kept; the same command goes on with them")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(chosen.folder or temporary) / "runs"
-        found = measure(chosen.runs, root, chosen.jobs)
-    for name, value in found.items():
-        print(f"{name:<36} {value:,.1f}" if isinstance(value, float) else f"{name:<36} {value:,}")
+        for part in chosen.parts or PARTS:
+            for name, value in PARTS[part](chosen.runs, root, chosen.jobs).items():
+                shown = f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+                print(f"{name:<36} {shown}", flush=True)

@@ -397,11 +397,11 @@ def terminal(monkeypatch: Patch, columns: int) -> None:
 @pytest.mark.parametrize(
     ("words", "options", "most"),
     [
-        ("", ["--model.attention.mask_padding false", "--layout.n_out null"], 63),
-        ("--task multiplication --layout compact", ["--task.second_digits 3"], 63),
-        ("--model.attention local", ["--model.attention.window 1"], 64),
-        ("--model.depth.kind until-stable", ["--model.depth.stable_for 3"], 67),
-        ("--training.optimizer muon --layout fitted", ["--layout.extra_padding 0"], 67),
+        ("", ["--model.attention.mask_padding false", "--layout.n_out null"], 64),
+        ("--task multiplication --layout compact", ["--task.second_digits 3"], 64),
+        ("--model.attention local", ["--model.attention.window 1"], 65),
+        ("--model.depth.kind until-stable", ["--model.depth.stable_for 3"], 68),
+        ("--training.optimizer muon --layout fitted", ["--layout.extra_padding 0"], 68),
     ],
 )
 def test_keys_fit_a_screen_and_show_the_options_of_choices(

@@ -15,15 +15,17 @@ from faults.damage import damage_model, damage_runs, make_run
 from faults.kills import in_child
 
 from lengthwise.base import UsageError
-from lengthwise.base.manifest import MANIFEST, Manifest
+from lengthwise.base.manifest import MANIFEST, Content, Contents, Manifest, from_json, to_text
 from lengthwise.base.tensors import pack_tensors
 from lengthwise.cli.main import main
 from lengthwise.solver import Solver, saved
-from lengthwise.training import api
+from lengthwise.training import api, keys
+from lengthwise.training.experiment import hash_identity
 from lengthwise.training.loop import train
 from lengthwise.training.overview import overview
-from lengthwise.training.runs import CHECKPOINT, METRICS, RESULT, WEIGHTS, Run
+from lengthwise.training.runs import CHECKPOINT, METRICS, RESULT, WEIGHTS, ConfigReader, Run
 from lengthwise.training.verification import verify
+from lengthwise.training.yaml import parse_yaml
 
 
 @pytest.fixture(scope="module")
@@ -307,3 +309,49 @@ def test_records_that_were_added_are_noticed_when_a_model_is_loaded(
     metrics.write_bytes(metrics.read_bytes() * 2)
     with pytest.raises(UsageError, match=r"metrics\.jsonl is damaged: the checksum of line"):
         api.load(copies["interrupted"])
+
+
+def test_a_changed_seed_is_noticed_among_runs_that_differ_in_their_seeds(tmp_path: Path) -> None:
+    """Such configurations are parsed once, but the identity of each run is checked."""
+    experiments = [keys.load(None, {"model.preset": "tiny", "seed": n}) for n in range(4)]
+    runs = [Run.create(experiment, tmp_path) for experiment in experiments]
+    config = runs[2].path / "config.yaml"
+    changed = config.read_bytes().replace(b"\nseed: 2\n", b"\nseed: 9\n")
+    with runs[2].locked():
+        runs[2].write({"config.yaml": changed})  # so the manifest has its digest
+    config = runs[3].path / "config.yaml"
+    config.write_bytes(config.read_bytes().replace(b"\nseed: 3\n", b"\nseed: 0\n"))
+    rows = {Path(row["run"]): row for row in overview(tmp_path)}
+    assert [rows[run.path].get("seed") for run in runs] == [0, 1, None, None]
+    assert "isn't the experiment of the file identity" in rows[runs[2].path]["reason"]
+    assert "its checksum doesn't match" in rows[runs[3].path]["reason"]
+
+
+def test_configurations_that_are_read_together_are_as_if_read_alone() -> None:
+    plain = keys.load(None, {"seed": 12}).to_yaml()
+    texts = [
+        plain,
+        plain.replace("seed: 12", "seed: 0"),
+        plain.replace("seed: 12", 'seed: "7"'),
+        plain.replace("seed: 12\n", ""),
+        plain.replace("seed: 12", "seed: 007"),
+        plain.replace("width: 128", "width: 64"),
+        plain.replace("seed: 12", "seed: 12  # a comment"),
+    ]
+    reader = ConfigReader()
+    for text in [*texts, *reversed(texts)]:
+        experiment, fields = reader.read(text.encode())
+        assert experiment == keys.parse(parse_yaml(text.encode(), "it"))
+        assert hash_identity(fields) == experiment.identity()
+    for wrong in ("seed: -1", "seed: 12\nseed: 12", "seed: x"):
+        with pytest.raises(UsageError):
+            reader.read(plain.replace("seed: 12", wrong).encode())
+
+
+def test_a_manifest_is_json_with_an_indent() -> None:
+    first, second = Content.of(b"a"), Content.of(b"ab", grows=True)
+    cases: list[Contents] = [{}, {"a": [first]}, {"b": [None, first], 'ä"': [first, second, None]}]
+    for contents in cases:
+        text = to_text(contents).decode()
+        assert text == json.dumps(json.loads(text), indent=1) + "\n"
+        assert from_json(json.loads(text)["files"]) == contents

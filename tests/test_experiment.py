@@ -87,6 +87,7 @@ task.second_digits = 3
 training.batch_size = 32
 training.betas = [0.9, 0.98]
 training.clip = 1.0
+training.ema = null
 training.epochs = null
 training.examples = null
 training.learning_rate = 0.002
@@ -134,6 +135,7 @@ CHANGES: dict[str, Any] = {
     "training.batch_size": 16,
     "training.betas": [0.9, 0.999],
     "training.clip": None,
+    "training.ema": 0.99,
     "training.epochs": 2,
     "training.examples": 3200,
     "training.learning_rate": 0.001,
@@ -189,6 +191,7 @@ OPTIONS: dict[str, Any] = {
     "threshold": 64,
     "window": 2,
 }
+BY_COLUMN = {"kind": "relative-bias", "coordinate": "significance"}
 NEEDS: dict[str, dict[str, Any]] = {
     "long-multiplication": {"task": "multiplication"},
     "positional": {
@@ -196,8 +199,8 @@ NEEDS: dict[str, dict[str, Any]] = {
         "layout": "long-multiplication",
         "model.position": "relative-bias",
     },
-    "columns": {"model.position": "relative-bias", "model.depth": "rewrite"},
-    "rewrite": {"model.position": "relative-bias", "model.attention": "columns"},
+    "columns": {"model.position": BY_COLUMN, "model.depth": "rewrite"},
+    "rewrite": {"model.position": BY_COLUMN, "model.attention": "columns"},
 }
 
 

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from many_runs import ActingDisplay, assert_same_as_here, create, holders, sessions, wait_until
+from many_runs import (
+    ActingDisplay,
+    assert_same_as_here,
+    assert_seeds_same_as_here,
+    create,
+    create_seeds,
+    holders,
+    sessions,
+    wait_until,
+)
 from slurm_here import free_port
 
 from lengthwise.base import UsageError
@@ -119,6 +128,24 @@ def test_a_killed_worker_is_replaced(cluster: Any, tmp_path: Path) -> None:
     first, second = sessions(run)
     assert first == 0 < 50 <= second
     assert_same_as_here([run], tmp_path / "here")
+
+
+def test_a_killed_batch_of_seeds_goes_on(cluster: Any, tmp_path: Path) -> None:
+    runs = create_seeds(tmp_path / "ray")
+    killed: list[int] = []
+
+    def kill() -> None:
+        (process,) = {*holders(runs[0]), *holders(runs[1])}  # one trains both
+        os.kill(process, signal.SIGKILL)
+        killed.append(process)
+
+    own = build_engine("ray", None, {"ray": {"address": cluster.address}}, batch_seeds=2)
+    assert dict(run_all(runs, own, ActingDisplay(runs[1], 20, kill))) == dict.fromkeys(runs)
+    assert killed
+    for run in runs:
+        first, second = sessions(run)
+        assert first == 0 < 10 <= second
+    assert_seeds_same_as_here(runs, tmp_path / "here")
 
 
 def test_the_runs_of_a_killed_node_go_on_elsewhere(cluster: Any, tmp_path: Path) -> None:

@@ -81,9 +81,14 @@ def wait_for_change(path: Path, process: BaseProcess) -> None:
     "changes",
     [
         {"training.optimizer": "adamw"},
-        {"training.optimizer": "muon", "model.dropout": 0.1, "data.mixture": {"zeros": 0.3}},
+        {
+            "training.optimizer": "muon",
+            "training.ema": 0.99,
+            "model.dropout": 0.1,
+            "data.mixture": {"zeros": 0.3},
+        },
     ],
-    ids=["adamw", "muon-dropout-mixture"],
+    ids=["adamw", "muon-average-dropout-mixture"],
 )
 def test_killed_at_random_moments(changes: dict[str, Any], tmp_path: Path) -> None:
     rng = random.Random(0)

@@ -41,6 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
     "positions of problems, Muon": {
         "model.position": {"kind": "rope", "coordinate": "significance"},
         "training.optimizer": "muon",
+        "training.ema": 0.9,
     },
     "batches of different lengths": {
         "layout": "fitted",

@@ -9,14 +9,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from many_runs import ActingDisplay, assert_same_as_here, create, holders, sessions, wait_until
+from many_runs import (
+    ActingDisplay,
+    assert_same_as_here,
+    assert_seeds_same_as_here,
+    create,
+    create_seeds,
+    holders,
+    sessions,
+    wait_until,
+)
 from slurm_here import SlurmHere
 
 from lengthwise.base.files import read_json
 from lengthwise.cli.main import main
+from lengthwise.cli.runs import add_states
 from lengthwise.sweep import Engine, build_engine, run_all
 from lengthwise.sweep.slurm import read_job
 from lengthwise.training.display import Display
+from lengthwise.training.overview import overview
 from lengthwise.training.runs import Run
 
 pytestmark = pytest.mark.slurm
@@ -160,6 +171,32 @@ def test_a_killed_process_is_replaced(slurm: SlurmHere, tmp_path: Path) -> None:
     first, second = sessions(run)
     assert first == 0 < 50 <= second
     assert_same_as_here([run], tmp_path / "here")
+
+
+def test_a_killed_batch_of_seeds_is_replaced_by_another(slurm: SlurmHere, tmp_path: Path) -> None:
+    """`lengthwise runs` shows both seeds as running meanwhile."""
+    runs = create_seeds(tmp_path / "slurm")
+    jobs: list[str | None] = []
+    shown: list[str] = []
+
+    def kill() -> None:
+        jobs.extend(read_job(run.path) for run in runs)
+        rows = overview(tmp_path / "slurm")
+        add_states(rows)
+        shown.extend(row["status"] for row in rows)
+        (process,) = {*holders(runs[0]), *holders(runs[1])}  # one trains both
+        os.kill(process, signal.SIGKILL)
+
+    own = build_engine("slurm", None, {"slurm": {}}, batch_seeds=2)
+    assert dict(run_all(runs, own, ActingDisplay(runs[1], 20, kill))) == dict.fromkeys(runs)
+    assert shown == ["running", "running"]
+    assert len(set(jobs)) == 1
+    (job,) = {read_job(run.path) for run in runs}
+    assert job not in jobs
+    for run in runs:
+        first, second = sessions(run)
+        assert first == 0 < 10 <= second
+    assert_seeds_same_as_here(runs, tmp_path / "here")
 
 
 def test_a_killed_driver_finds_its_jobs(slurm: SlurmHere, tmp_path: Path) -> None:

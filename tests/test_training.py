@@ -14,6 +14,7 @@ from known import untrained
 from lengthwise import fast
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.base import UsageError
+from lengthwise.evaluation.accuracy import evaluate
 from lengthwise.problems.mixtures import MIXTURES
 from lengthwise.problems.training_set import Examples, TrainingSet
 from lengthwise.solver import Solver
@@ -287,3 +288,30 @@ def test_fine_tuning_needs_a_finished_run(tmp_path: Path) -> None:
     unfinished = Run.create(keys.load(None, SETTINGS), tmp_path, "first")
     with pytest.raises(UsageError, match="which has not finished"):
         make_run(tmp_path, "tuned", start_from=str(unfinished.path))
+
+
+def test_averaged_weights_are_tested_and_kept(tmp_path: Path) -> None:
+    """They follow the weights of the same run without an average."""
+    every_step = {"training__keep_checkpoints": 1, "evaluation__every": 6}
+    plain = make_run(tmp_path, "plain", **every_step)
+    averaged = make_run(tmp_path, "averaged", training__ema=0.5, **every_step)
+    assert losses(averaged) == losses(plain)
+    expected = plain.load(step=0).state_dict()
+    for step in range(1, 13):
+        share = max(0.5, 9 / (step + 10))
+        for name, weight in plain.load(step=step).state_dict().items():
+            expected[name] += share * (weight - expected[name])
+        kept = averaged.load(step=step).state_dict()
+        for name, weight in kept.items():
+            torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-6)
+    (tested, *_) = evaluate(averaged.load(), [5], 5, averaged.experiment.seed, 13)
+    assert averaged.result is not None
+    assert averaged.result["evaluation"][0] == tested.to_json()
+
+
+def test_an_unfinished_run_is_loaded_with_averaged_weights(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "training.ema": 0.5, "training.checkpoint_every": 5}
+    run = Run.create(keys.load(None, {**settings, "training.keep_checkpoints": 5}), tmp_path, "run")
+    next(progress for progress in train(run) if progress.step == 5)
+    loaded, kept = (solver.state_dict() for solver in (run.load(), run.load(step=5)))
+    assert all(torch.equal(loaded[name], kept[name]) for name in kept)

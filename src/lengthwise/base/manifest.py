@@ -81,8 +81,9 @@ class Manifest:
 
     def read(self, name: str) -> bytes | None:
         """The content of a file, verified; None if there is none, as it should be."""
+        path = os.path.join(self.directory, name)  # lists of runs come here often
         for _ in range(ATTEMPTS):
-            content = read_if_there(self.directory / name)
+            content = read_if_there(path)
             if self.fits(name, content):
                 return content
             before = self.text
@@ -165,7 +166,7 @@ class Manifest:
         self.save()
 
 
-def read_if_there(path: Path) -> bytes | None:
+def read_if_there(path: Path | str) -> bytes | None:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe may wait
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a device may have no end
@@ -178,12 +179,30 @@ def read_if_there(path: Path) -> bytes | None:
 
 
 def to_text(contents: Contents) -> bytes:
+    """JSON with an indent of 1, formatted here, because `json` takes long for that."""
     files = {
         name: [None if one is None else to_fields(one) for one in contents[name]]
         for name in sorted(contents)
     }
     digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()
-    return (json.dumps({"files": files, "sha256": digest}, indent=1) + "\n").encode()
+    items = [
+        f"  {json.dumps(name)}: " + enclose("[]", map(format_content, contents[name]), "  ")
+        for name in files
+    ]
+    return f'{{\n "files": {enclose("{}", items, " ")},\n "sha256": "{digest}"\n}}\n'.encode()
+
+
+def enclose(brackets: str, items: Iterable[str], indent: str) -> str:
+    """The items in brackets, each on lines of its own."""
+    text = ",\n".join(items)
+    return f"{brackets[0]}\n{text}\n{indent}{brackets[1]}" if text else brackets
+
+
+def format_content(content: Content | None) -> str:
+    if content is None:
+        return "   null"
+    grows = ',\n    "grows": true' if content.grows else ""
+    return f'   {{\n    "sha256": "{content.sha256}",\n    "size": {content.size}{grows}\n   }}'
 
 
 def to_fields(content: Content) -> dict[str, Any]:

@@ -8,7 +8,6 @@ is missing or suspicious, `load` says so in one sentence and the caller uses PyT
 import ctypes
 import hashlib
 import os
-import platform
 import shlex
 import signal
 import stat
@@ -22,6 +21,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
+
+from lengthwise.base.processor import processor_lines
 
 SOURCES = Path(__file__).parent / "c"
 NATIVE = ("-march=native",)
@@ -85,7 +86,8 @@ def open_library(instructions: tuple[str, ...], seconds: float) -> ctypes.CDLL:
     flags = (*FLAGS, *SHARED, *openmp, *instructions)
     sources = sorted(SOURCES.glob("*.[ch]"))
     texts = [f"{path.name}\n{path.read_text()}" for path in sources]
-    key = digest("\n".join([*texts, version, *compiler, *flags, processor()]).encode())
+    abilities = processor_lines("model name", "flags", "Features")  # the code depends on them
+    key = digest("\n".join([*texts, version, *compiler, *flags, *abilities]).encode())
     directory = cache_directory()
     for path in directory.glob(f"stack-{key}-*.so"):
         with suppress(UnavailableError):  # a damaged library is compiled anew
@@ -222,13 +224,3 @@ def bind(path: Path, key: str) -> ctypes.CDLL:
 
 def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
-
-
-def processor() -> str:
-    """What the processor can do, which compiled code depends on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    told = ("model name", "flags", "Features")
-    return "\n".join(sorted({line for line in lines if line.startswith(told)}))

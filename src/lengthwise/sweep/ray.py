@@ -43,6 +43,7 @@ class Ray(Engine):
     )
     tasks: dict[Any, Job] = field(default_factory=dict, init=False)
     follower: Follower = field(default_factory=Follower, init=False)
+    function: Any = field(default=None, init=False)  # `work`, as Ray knows it
     connected: bool = field(default=False, init=False)  # by this engine, and not by its caller
 
     def check(self, runs: Sequence["Run"]) -> None:
@@ -91,8 +92,10 @@ class Ray(Engine):
         """The remote function with the resources that a job needs."""
         import ray
 
+        if self.function is None:  # Ray sends each one that is made to the cluster
+            self.function = ray.remote(self.work)
         on_gpu = device.startswith("cuda")
-        return ray.remote(self.work).options(
+        return self.function.options(
             num_cpus=threads if self.cpus is None else self.cpus,
             num_gpus=(1 if on_gpu else 0) if self.gpus is None else self.gpus,
             max_retries=self.retries,

@@ -10,7 +10,7 @@ from lengthwise.base.tensors import pack_tensors, restore, unpack_tensors
 from lengthwise.solver import Solver
 from lengthwise.training.experiment import CONFIG
 from lengthwise.training.journal import Journal
-from lengthwise.training.runs import CHECKPOINT, METRICS, MODEL, OPTIMIZER, Run
+from lengthwise.training.runs import AVERAGE, CHECKPOINT, METRICS, MODEL, OPTIMIZER, Run
 from lengthwise.training.window import Window
 
 
@@ -21,11 +21,29 @@ class State:
     solver: Solver
     optimizer: torch.optim.Optimizer
     window: Window
+    average: Solver | None = None  # the model with averaged weights (training.ema)
     step: int = 0
     seconds: float = 0.0  # of training, in all sessions
 
+    @property
+    def tested(self) -> Solver:
+        """The model that is tested and kept."""
+        return self.average or self.solver
+
+    @torch.no_grad()
+    def update_average(self, decay: float) -> None:
+        """Move the average towards the weights, early on as if the decay were smaller."""
+        assert self.average is not None
+        share = max(1 - decay, 9 / (self.step + 10))  # of the weights of this step
+        pairs = zip(self.average.parameters(), self.solver.parameters(), strict=True)
+        for average, weight in pairs:
+            average.lerp_(weight, share)
+
     def tensors(self) -> dict[str, Tensor]:
         tensors = {f"{MODEL}{name}": tensor for name, tensor in self.solver.state_dict().items()}
+        if self.average is not None:
+            averages = self.average.state_dict().items()
+            tensors |= {f"{AVERAGE}{name}": tensor for name, tensor in averages}
         tensors |= self.optimizer_tensors()
         tensors |= {"window.counts": self.window.counts}
         return tensors | {"window.total_loss": self.window.total_loss}

@@ -11,7 +11,7 @@ from lengthwise.evaluation.analysis import Spread, over_seeds
 from lengthwise.evaluation.drawing import COLOURS, count_examples, line, percent, shade_trained
 from lengthwise.training.differences import check_keys, differences, flatten, label, matches
 from lengthwise.training.overview import summarise_run
-from lengthwise.training.runs import Run, is_run
+from lengthwise.training.runs import ConfigReader, Run, is_run
 
 Record = dict[str, Any]
 MOST_COLUMNS, FEWEST_COLUMNS = 9, 4  # lengths that a table shows
@@ -39,15 +39,14 @@ class Comparison(Sequence[Record]):
         self.skipped: dict[str, str] = {}  # runs that can't be read, with the reason
         for run in runs:
             try:
-                metrics = run.metrics
-                record = summarise_run(run, metrics)
+                evaluations, record = run.evaluations(), summarise_run(run)
             except UsageError as error:
                 if not skip_damaged:
                     raise
                 self.skipped[str(run.path)] = str(error)
             else:
                 self.runs.append(run)
-                self.evaluations.append([r for r in metrics if "evaluation" in r])
+                self.evaluations.append(evaluations)
                 self.records.append({**record, "failure": (reasons or {}).get(run.path)})
         if not self.runs:
             raise UsageError("there is no run to compare; `lengthwise runs` lists the runs")
@@ -252,11 +251,12 @@ def compare(
     paths = [found for each in given for found in find_paths(each, Path(root))]
     is_pattern = not all(is_named for _, is_named in paths)
     found: dict[Path, Run] = {}
+    reader = ConfigReader()
     skipped: dict[str, str] = {}
     for path, is_named in paths:
         try:
-            run = path if isinstance(path, Run) else Run(path)
-            if matches(flatten(run.experiment), where or {}):
+            run = path if isinstance(path, Run) else Run(path, reader)
+            if not where or matches(flatten(run.experiment), where):
                 found.setdefault(run.path.resolve(), run)
         except UsageError as error:
             if is_named:

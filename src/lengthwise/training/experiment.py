@@ -89,6 +89,12 @@ class TrainingConfig(Config):
     clip: float | None = Field(
         1.0, gt=0, description="largest norm of the gradient; null: no limit"
     )
+    ema: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="decay of an average of the weights, which is tested and kept",
+    )
     log_every: int = Field(50, ge=1, description="steps between records of the loss")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
     keep_checkpoints: Annotated[
@@ -253,7 +259,16 @@ class Experiment(Config):
         where it can't be read there. `code` are the digests of the user's own classes; by default
         of those that are loaded.
         """
-        fields: dict[str, Any] = {"seed": self.seed, "precision": self.precision}
+        fields = {**self.identity_fields(), "seed": self.seed}
+        own_origin = read_identity(self.start_from) if self.start_from and not origin else None
+        fields["start_from"] = origin or own_origin
+        if code := own_code(self) if code is None else code:
+            fields["code"] = dict(code)
+        return hash_identity(fields)
+
+    def identity_fields(self) -> dict[str, Any]:
+        """What matters for the result, but for the seed, the origin and the user's own code."""
+        fields: dict[str, Any] = {"precision": self.precision, "steps": self.steps}
         for name in ("task", "layout", "data", "model", "training", "evaluation"):
             section: BaseModel = getattr(self, name)
             dumped = section.model_dump(
@@ -263,15 +278,9 @@ class Experiment(Config):
             options = type(section).model_fields.items()
             defaults = {key: {"kind": option.default} for key, option in options}
             fields[name] = {key: v for key, v in dumped.items() if v != defaults.get(key)}
-        fields["steps"] = self.steps
-        own_origin = read_identity(self.start_from) if self.start_from and not origin else None
-        fields["start_from"] = origin or own_origin
         if self.start_optimizer:
             fields["start_optimizer"] = True
-        if code := own_code(self) if code is None else code:
-            fields["code"] = dict(code)
-        text = json.dumps(fields, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return fields
 
     def name(self) -> str:
         """A readable name for the run's directory that no other experiment has."""
@@ -295,6 +304,10 @@ class Experiment(Config):
 
     def to_yaml(self) -> str:
         return write_yaml(self.model_dump(mode="json"))
+
+
+def hash_identity(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def is_saved_model(path: Path | str) -> bool:

@@ -79,13 +79,24 @@ def seal(record: Mapping[str, Any], sha256: "hashlib._Hash") -> bytes:
     return body + end
 
 
-def read_records(content: bytes, path: Path) -> list[Record]:
-    """The records of a journal, without a last line whose writing was cut off."""
-    return [record for record, _ in read_lines(content, path)]
+def read_records(content: bytes, path: Path, key: str = "") -> list[Record]:
+    """The records of a journal that have a key; a last line whose writing was cut off is none."""
+    return [parse_record(line, path) for line, _ in read_lines(content, path) if has(line, key)]
 
 
-def read_lines(content: bytes, path: Path) -> Iterator[tuple[Record, int]]:
-    """Each record with the size of the file up to its end."""
+def last_record(content: bytes, path: Path, key: str = "") -> Record | None:
+    """The last record that has a key."""
+    lines = [line for line, _ in read_lines(content, path) if has(line, key)]
+    return parse_record(lines[-1], path) if lines else None
+
+
+def has(line: bytes, key: str) -> bool:
+    """Whether a record has a key, which no record has as a value; "" stands for any key."""
+    return f'{key}":'.encode() in line
+
+
+def read_lines(content: bytes, path: Path) -> Iterator[tuple[bytes, int]]:
+    """Each record's line, verified, with the size of the file up to its end."""
     sha256, size = hashlib.sha256(), 0
     *lines, rest = content.split(b"\n")
     if not is_cut_off(rest):
@@ -97,7 +108,7 @@ def read_lines(content: bytes, path: Path) -> Iterator[tuple[Record, int]]:
             raise UsageError(f"{path} is damaged: the checksum of line {number} doesn't match")
         sha256.update(end)
         size += len(line) + 1
-        yield parse_record(line, path, number), size
+        yield line, size
 
 
 def is_cut_off(rest: bytes) -> bool:
@@ -111,7 +122,7 @@ def is_cut_off(rest: bytes) -> bool:
     return end == len(rest)
 
 
-def parse_record(line: bytes, path: Path, number: int) -> Record:
+def parse_record(line: bytes, path: Path) -> Record:
     try:
         record: Record = json.loads(line)
         del record["checksum"]
@@ -120,5 +131,5 @@ def parse_record(line: bytes, path: Path, number: int) -> Record:
         for accuracy in record.get("evaluation", ()):
             Accuracy.from_json(accuracy)
     except (ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{path} is damaged in line {number}: {error}") from None
+        raise UsageError(f"{path} is damaged: {error}") from None
     return record

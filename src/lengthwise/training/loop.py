@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,7 +110,7 @@ class Session:
         self.accuracy, self.first = run.last_accuracy(), self.state.step
         self.started = time.monotonic() - self.state.seconds  # of all sessions together
         if self.first == 0 and self.experiment.training.keeps(0) and group.leads:
-            run.keep_weights(self.state.solver, 0)
+            run.keep_weights(self.state.tested, 0)
 
     def batches(self) -> Iterator[tuple[TrainingBatch, int]]:
         """The batches that are left, or this process's rows of them, drawn ahead for a GPU."""
@@ -140,12 +141,12 @@ class Session:
             self.metrics.append({**seen, "learning_rate": rate, **state.window.to_json()})
             state.window.clear()
         if step % experiment.evaluation.every == 0 or last:
-            tested = evaluate_during_training(state.solver, experiment, step, group)
+            tested = evaluate_during_training(state.tested, experiment, step, group)
             self.accuracy = {a.length: a.exact_match for a in tested}
             self.metrics.append({**seen, "evaluation": [a.to_json() for a in tested]})
         state.seconds = time.monotonic() - self.started
         if config.keeps(step) and group.leads:
-            run.keep_weights(state.solver, step)
+            run.keep_weights(state.tested, step)
         if save and group.leads:
             save_checkpoint(run, state, self.metrics)
         if log or loss.device.type == "cpu":  # to ask a GPU at every step would make it wait
@@ -169,7 +170,7 @@ class Session:
 
     def finish(self, interrupted: Callable[[], bool]) -> None:
         """The final evaluation, and the result."""
-        run, experiment, solver = self.run, self.experiment, self.state.solver
+        run, experiment, solver = self.run, self.experiment, self.state.tested
         tested = evaluate_at_end(solver, experiment, self.group, interrupted)
         result = {
             "identity": run.identity,
@@ -211,6 +212,8 @@ def update(state: State, experiment: Experiment) -> None:
         torch.nn.utils.clip_grad_norm_(state.solver.parameters(), config.clip)
     state.optimizer.step()
     state.step += 1
+    if config.ema:
+        state.update_average(config.ema)
 
 
 def initial_state(run: Run, device: torch.device) -> State:
@@ -222,12 +225,13 @@ def initial_state(run: Run, device: torch.device) -> State:
             f"{run.path} was made to start from another run than {experiment.start_from} is now"
         )
     solver = experiment.build() if resumed else initial_solver(experiment)
-    solver = solver.to(device).train()
+    solver, config = solver.to(device).train(), experiment.training
+    average = deepcopy(solver) if config.ema else None
     if experiment.compile:
         solver.encoder.compile()
-    config = experiment.training
     optimizer = config.optimizer.build(solver, config.betas, config.weight_decay)
-    state = State(solver, optimizer, Window(experiment.training_layout().n_out, device))
+    window = Window(experiment.training_layout().n_out, device)
+    state = State(solver, optimizer, window, average)
     if experiment.start_optimizer and not resumed:
         restore(state.optimizer_tensors(), *load_optimizer(experiment))
     return state

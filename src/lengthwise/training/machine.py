@@ -14,6 +14,7 @@ import torch
 
 from lengthwise.base import UsageError
 from lengthwise.base.extensions import VARIABLE
+from lengthwise.base.processor import processor_lines
 
 
 def check(device: str, threads: int) -> torch.device:
@@ -71,7 +72,7 @@ def describe(device: str, declined: str | None = None, processes: int = 1) -> di
         "torch": torch.__version__,
         "numpy": version("numpy"),
         "platform": platform.platform(),
-        "processor": processor(),
+        "processor": "".join(processor_lines("model name")[:1]).rpartition(": ")[2] or "unknown",
         "cores": os.cpu_count(),
         "imports": [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name],
         "computed by": "C" if declined is None else f"PyTorch: {declined}",
@@ -91,12 +92,3 @@ def commit() -> str | None:
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "unknown")

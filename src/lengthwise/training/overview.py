@@ -4,23 +4,33 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.base import UsageError
-from lengthwise.training.runs import NotImported, Run, is_run
+from lengthwise.training.experiment import CONFIG, IDENTITY
+from lengthwise.training.own_code import CODE
+from lengthwise.training.runs import (
+    ENVIRONMENT,
+    METRICS,
+    RESULT,
+    ConfigReader,
+    NotImported,
+    Run,
+    is_run,
+)
+
+READ = {CONFIG, IDENTITY, CODE, METRICS, RESULT, ENVIRONMENT}  # and so verified
 
 
-def summarise_run(run: Run, metrics: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def summarise_run(run: Run) -> dict[str, Any]:
     """Status, configuration in short, cost and accuracy of a run, as plain values."""
-    run.manifest.verify(left_out=run.manifest.contents.keys() - run.small_files())
-    records, sessions = run.metrics if metrics is None else metrics, run.sessions()
+    run.manifest.verify(left_out=run.large_files() | READ)
+    last, sessions = run.last_record(), run.sessions()
     experiment, result = run.experiment, run.result
     tested = {a["length"]: a["exact_match"] for a in (result or {}).get("evaluation", [])}
-    evaluations = [record["evaluation"] for record in records if "evaluation" in record]
-    last = evaluations[-1] if evaluations else []
-    accuracy = tested or {a["length"]: a["exact_match"] for a in last}
+    accuracy = tested or run.last_accuracy()
     return {
         "run": str(run.path),
         "identity": run.identity,
         "status": "finished" if result is not None else run.status,
-        "step": records[-1]["step"] if records else 0,
+        "step": last["step"] if last else 0,
         "steps": experiment.steps,
         "task": repr(experiment.task),
         "layout": repr(experiment.layout),
@@ -42,14 +52,14 @@ def overview(root: Path) -> list[dict[str, Any]]:
     """
     if root.exists() and not root.is_dir():
         raise UsageError(f"{root} is not a directory of runs")
-    rows = []
+    rows, reader = [], ConfigReader()
     for path in sorted(root.iterdir()) if root.exists() else ():
         row: dict[str, Any] = {"run": str(path), "step": 0, "steps": 0}
         row |= {"accuracy": {}, "headline": {}}
         try:
             if not is_run(path):
                 continue
-            row |= summarise_run(Run(path))
+            row |= summarise_run(Run(path, reader))
         except NotImported as error:
             row |= {"status": "not imported", "reason": str(error)}
         except Exception as error:  # whatever it is: one damaged run never hides the others

@@ -33,8 +33,14 @@ from lengthwise.evaluation.accuracy import Accuracy
 from lengthwise.evaluation.analysis import LearningCurves, learning_curves
 from lengthwise.solver import Solver
 from lengthwise.training import keys
-from lengthwise.training.experiment import CONFIG, IDENTITY, Experiment, read_identity
-from lengthwise.training.journal import Journal, read_lines, read_records
+from lengthwise.training.experiment import (
+    CONFIG,
+    IDENTITY,
+    Experiment,
+    hash_identity,
+    read_identity,
+)
+from lengthwise.training.journal import Journal, last_record, parse_record, read_lines, read_records
 from lengthwise.training.locks import LOCK, InUse, hold, is_held
 from lengthwise.training.own_code import CODE, changed_parts, missing_code, own_code, record_code
 from lengthwise.training.yaml import FastLoader, parse_yaml
@@ -50,17 +56,39 @@ SECONDS_FOR_CREATION = 20.0  # at most, while other processes create the same ru
 SECONDS_FOR_STATUS = 0.5  # another process may hold a run only to ask for its status
 OPTIMIZER = "optimizer.safetensors"
 KEPT = re.compile(r"weights-(\d+)\.safetensors")  # of a step
-MODEL = "model."  # how the names of the model's tensors in a checkpoint begin
+SEED = re.compile(rb"^seed: (0|[1-9][0-9]{0,17})$", re.MULTILINE)  # in config.yaml
+# How the names of the model's tensors in a checkpoint begin, and those of its averaged weights.
+MODEL, AVERAGE = "model.", "average."
 
 
 class NotImported(UsageError):
     """The run needs code of the user's own that isn't imported."""
 
 
+class ConfigReader:
+    """Reads configurations of runs. Those that differ in their seeds only are parsed once."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, tuple[Experiment, dict[str, Any]]] = {}
+
+    def read(self, config: bytes) -> tuple[Experiment, dict[str, Any]]:
+        """An experiment, and the fields of its identity but for the user's own code."""
+        seeds = SEED.findall(config)
+        rest = SEED.sub(b"seed:", config) if len(seeds) == 1 else config
+        if rest not in self.known:
+            parsed = keys.parse(parse_yaml(config, "it", FastLoader))
+            self.known[rest] = parsed, {**parsed.identity_fields(), "start_from": None}
+        experiment, fields = self.known[rest]
+        if len(seeds) == 1:
+            experiment = experiment.model_copy(update={"seed": int(seeds[0])})
+        return experiment, {**fields, "seed": experiment.seed}
+
+
 class Run:
     """One run's directory."""
 
-    def __init__(self, path: "Run | Path | str"):
+    def __init__(self, path: "Run | Path | str", reader: "ConfigReader | None" = None):
+        """`reader` spares those who open many runs the time to parse similar configurations."""
         if not isinstance(path, str | os.PathLike):
             raise UsageError(f"a run is the path of its directory, not {path!r}")
         self.path = Path(path)
@@ -73,11 +101,10 @@ class Run:
         self.identity = (self.manifest.read(IDENTITY) or b"").decode().strip()
         self.code = self.read_json(CODE) or {"digests": {}, "files": {}}
         try:
-            self.experiment = keys.parse(parse_yaml(config, "it", FastLoader))
-            identity = self.identity
-            if not self.experiment.start_from:
-                identity = self.experiment.identity(code=self.code["digests"])
-            if identity != self.identity:
+            self.experiment, fields = (reader or ConfigReader()).read(config)
+            if code := self.code["digests"]:
+                fields = {**fields, "code": code}
+            if not self.experiment.start_from and hash_identity(fields) != self.identity:
                 raise UsageError("it isn't the experiment of the file identity beside it")
         except UsageError as error:
             if missing := missing_code(self.code):
@@ -192,7 +219,12 @@ class Run:
         return read_records(self.manifest.read(METRICS) or b"", self.path / METRICS)
 
     def evaluations(self) -> list[dict[str, Any]]:
-        return [record for record in self.metrics if "evaluation" in record]
+        """The records that have an evaluation."""
+        return read_records(self.manifest.read(METRICS) or b"", self.path / METRICS, "evaluation")
+
+    def last_record(self, key: str = "") -> dict[str, Any] | None:
+        """The last record that has a key; the others are not parsed."""
+        return last_record(self.manifest.read(METRICS) or b"", self.path / METRICS, key)
 
     def curves(self) -> LearningCurves:
         """How accuracy rose, by length, and on training and primed examples."""
@@ -206,14 +238,14 @@ class Run:
 
     def last_accuracy(self) -> dict[int, float]:
         """Exact match by length in the last evaluation."""
-        evaluations = self.evaluations()
-        last = evaluations[-1]["evaluation"] if evaluations else []
-        return {a["length"]: a["exact_match"] for a in last}
+        last = self.last_record("evaluation") or {"evaluation": []}
+        return {a["length"]: a["exact_match"] for a in last["evaluation"]}
 
     def open_metrics(self, step: int) -> Journal:
         """metrics.jsonl, open for appending, without records behind this step."""
         path, content = self.path / METRICS, self.manifest.read(METRICS) or b""
-        sizes = [size for record, size in read_lines(content, path) if record["step"] <= step]
+        lines = read_lines(content, path)
+        sizes = [size for line, size in lines if parse_record(line, path)["step"] <= step]
         kept = content[: sizes[-1] if sizes else 0]
         self.manifest.replace({METRICS: kept}, grows=[METRICS])
         return Journal(path, kept)
@@ -281,14 +313,15 @@ class Run:
         last = {self.experiment.steps} if WEIGHTS in self.manifest.contents else set()
         return sorted(last | {int(name[1]) for name in names if name})
 
-    def small_files(self) -> set[str]:
-        """The files that are read at once when a run is listed."""
-        return {name for name in self.manifest.contents if not name.endswith(".safetensors")}
+    def large_files(self) -> set[str]:
+        """Those that are not read when a run is listed."""
+        return {name for name in self.manifest.contents if name.endswith(".safetensors")}
 
     def load(self, device: str = "cpu", step: int | None = None) -> Solver:
         """The model: its final weights, those of the last checkpoint, or of a step that is kept."""
-        large = self.manifest.contents.keys() - self.small_files()
-        self.manifest.verify(left_out=() if step is None else large)  # many steps may be kept
+        self.manifest.verify(
+            left_out=() if step is None else self.large_files()
+        )  # many steps may be kept
         self.metrics  # noqa: B018  # verifies them: a file that grows has checksums of its own
         solver = self.experiment.build()
         path, tensors = self.read_weights() if step is None else self.read_kept(step)
@@ -302,8 +335,9 @@ class Run:
             return self.weights, unpack_tensors(content, self.weights)[0]
         if (content := self.manifest.read(CHECKPOINT)) is not None:
             tensors, _ = unpack_tensors(content, self.checkpoint)
-            own = {name: t for name, t in tensors.items() if name.startswith(MODEL)}
-            return self.checkpoint, {name.removeprefix(MODEL): t for name, t in own.items()}
+            prefix = AVERAGE if self.experiment.training.ema else MODEL
+            own = {name: t for name, t in tensors.items() if name.startswith(prefix)}
+            return self.checkpoint, {name.removeprefix(prefix): t for name, t in own.items()}
         raise UsageError(f"{self.path} has no weights: neither {WEIGHTS} nor {CHECKPOINT}")
 
     def read_kept(self, step: int) -> tuple[Path, dict[str, Tensor]]:
@@ -353,6 +387,8 @@ def is_free(path: Path, identity: str) -> bool:
     """Whether a run can be made here: there is none, or another experiment's without any work."""
     if not is_run(path):
         return True
+    if Manifest.load(path).read(IDENTITY) == f"{identity}\n".encode():
+        return False
     run = Run(path)
     return run.identity != identity and run.manifest.contents.keys() <= MADE_FIRST
 

@@ -154,4 +154,4 @@ def decline_reason(experiment: Experiment) -> str | None:
 
 def without_seed(experiment: Experiment) -> str:
     """The same text for all seeds of an experiment."""
-    return experiment.model_copy(update={"seed": 0}).to_yaml()
+    return experiment.model_copy(update={"seed": 0}).model_dump_json()

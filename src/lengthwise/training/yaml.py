@@ -43,6 +43,7 @@ class FastLoader(Rules, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type:
     """Reads the same, in C where PyYAML has it, for what lengthwise wrote itself."""
 
 
+FastDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # in C where PyYAML has it
 NUMBERS = {
     "int": r"[-+]?(0|[1-9][0-9]*)",
     "float": r"[-+]?([0-9]+\.[0-9]*|\.?[0-9]+)([eE][-+]?[0-9]+)?",
@@ -108,4 +109,5 @@ def load(text: str, loader: type[Loader | FastLoader] = Loader) -> Any:
 
 
 def write_yaml(fields: dict[str, Any]) -> str:
-    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+    text: str = yaml.dump(fields, Dumper=FastDumper, sort_keys=False, allow_unicode=True)
+    return text
