@@ -96,6 +96,7 @@ def add_command(cls: type[Command], parsers: Any) -> None:
             title="commands",
             metavar="|".join(c.name for c in cls.subcommands),
             required=cls.needs_subcommand,
+            prog=parser.prog,  # else argparse takes the usage for a name
         )
         for subcommand in cls.subcommands:
             add_command(subcommand, inner)

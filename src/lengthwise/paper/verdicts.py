@@ -154,9 +154,10 @@ def describe(side: "Measurement | float") -> str:
     values = [value for value in side.values.values() if value is not None]
     if not values:
         return f"{side.name} (missing)"
-    margin = student_margin(values)
-    interval = "" if margin is None else f" ± {margin:.3f}"
-    return f"{side.name} {np.mean(values):.3f}{interval}"
+    margin, mean = student_margin(values), float(np.mean(values))
+    decimals = 0 if abs(mean) >= 100 else 3  # of counts of examples, and of shares
+    interval = "" if margin is None else f" ± {margin:,.{decimals}f}"
+    return f"{side.name} {mean:,.{decimals}f}{interval}"
 
 
 # What leaves a claim open, most urgent first: a missing run could still settle it either way.
