@@ -127,8 +127,8 @@ class FigureFailures(Artefact):
     notes = (
         "The caption's model solves 57 % of 20-digit sums, where the best in Table 1 solves 21.3"
         " %. The standard size isn't in Table 1, and the paper doesn't explain the difference.",
-        "At cpu scale UTransformers solve 1 to 21 % of 20-digit sums, by seed. The study is of Table"
-        " 1's Transformer, the row that was seen to solve most of them.",
+        "At cpu scale UTransformers solve 1 to 21 % of 20-digit sums, by seed. The study is of"
+        " Table 1's Transformer, the row that was seen to solve most of them.",
         "At 20 digits nearly all sums have three carries, so the claims ask that failures have"
         " them more often than solved sums do.",
         "Every claim is judged seed by seed; the figure shows the mean over seeds.",
@@ -185,8 +185,8 @@ class FigureFailures(Artefact):
             published if results.scale != "smoke" else None,
             found[0]["examples"] if found else None,
         )
-        column = f"{room(results.scale, 20)}"
-        return {"Exact match (%) of the sums that are studied": Grid([column], {studied(results.scale): [cell]})}
+        grid = Grid([f"{room(results.scale, 20)}"], {studied(results.scale): [cell]})
+        return {"Exact match (%) of the sums that are studied": grid}
 
     def draw(self, results: Results, figure: Any) -> None:
         length, found = room(results.scale, 20), studies(results)
