@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -17,6 +18,7 @@ from lengthwise.base import UsageError
 from lengthwise.cli.main import main
 from lengthwise.training import grid, keys
 from lengthwise.training.differences import differences, flatten, label, matches
+from lengthwise.training.runs import Run
 
 QUICK: dict[str, Any] = {
     "model.preset": "tiny",
@@ -152,6 +154,28 @@ def test_differences_are_those_of_the_same_kind() -> None:
         False,
         True,
     ]
+
+
+def test_a_label_has_a_zero_and_leaves_out_what_is_empty_or_false() -> None:
+    differing = ["model.dropout", "data.priming", "model.attention.mask_padding"]
+    plain = flatten(keys.parse({}))
+    assert label(plain, differing) == "dropout 0.0"
+    primed = {"data.priming": "10=5", "model.attention.mask_padding": True}
+    shown = label(flatten(keys.parse(primed)), differing)
+    assert shown == "dropout 0.0, priming [[10, 5]], mask_padding True"
+
+
+def test_runs_that_start_from_others_of_one_name_are_rows_of_their_own(
+    swept: lengthwise.Comparison, tmp_path: Path
+) -> None:
+    origin, runs = swept.runs[0], []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        copied = shutil.copytree(origin.path, folder / "origin")
+        fields = {**QUICK, "model.position": "rope", "start_from": copied}
+        runs.append(Run.create(keys.parse(fields), folder))
+    summary = lengthwise.compare(*runs).summary()
+    assert [row["label"] for row in summary] == ["start_from origin"] * 2
+    assert [row["runs"] for row in summary] == [[str(run.path)] for run in runs]
 
 
 def test_a_comparison_has_the_numbers_of_its_runs(swept: lengthwise.Comparison) -> None:
