@@ -31,9 +31,10 @@ class Comparison(Sequence[Record]):
         self,
         runs: Iterable[Run],
         reasons: Mapping[Path, str] | None = None,
-        skip_damaged: bool = False,
+        is_pattern: bool = False,
         skipped: Mapping[str, str] | None = None,
     ):
+        """Runs that a pattern found are in the order of their keys, without damaged ones."""
         self.runs: list[Run] = []
         self.evaluations: list[list[Record]] = []  # during training, of each run
         self.records: list[Record] = []
@@ -42,7 +43,7 @@ class Comparison(Sequence[Record]):
             try:
                 evaluations, record = run.evaluations(), summarise_run(run)
             except UsageError as error:
-                if not skip_damaged:
+                if not is_pattern:
                     raise
                 self.skipped[str(run.path)] = str(error)
             else:
@@ -58,6 +59,14 @@ class Comparison(Sequence[Record]):
         for record, flat in zip(self.records, flats, strict=True):
             record["keys"] = {key: flat.get(key) for key in self.differing}
             record["label"] = label(flat, rows) or f"{record['task']}, {record['position']}"
+        if is_pattern:
+            self.sort()
+
+    def sort(self) -> None:
+        """Put the runs in the order of the keys in which they differ."""
+        together = zip(self.runs, self.evaluations, self.records, strict=True)
+        ordered = sorted(together, key=lambda one: [*map(sort_key, one[2]["keys"].values())])
+        self.runs, self.evaluations, self.records = map(list, zip(*ordered, strict=True))
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -267,7 +276,7 @@ def compare(
             skipped[str(path)] = str(error)
     if not found and where:
         raise UsageError(f"no run has {describe_where(where)}")
-    return Comparison(found.values(), skip_damaged=is_pattern, skipped=skipped)
+    return Comparison(found.values(), is_pattern=is_pattern, skipped=skipped)
 
 
 def describe_where(where: Mapping[str, Any]) -> str:
@@ -278,6 +287,16 @@ def describe_where(where: Mapping[str, Any]) -> str:
     """
     values = {key: v if isinstance(v, list | tuple | range) else [v] for key, v in where.items()}
     return " and ".join(f"{key}={','.join(map(str, found))}" for key, found in values.items())
+
+
+def sort_key(value: Any) -> tuple[bool, float, str]:
+    """Numbers by their size, then everything else as text.
+
+    >>> sorted(["rope", 100, 20, None], key=sort_key)
+    [20, 100, None, 'rope']
+    """
+    is_number = isinstance(value, int | float)
+    return not is_number, value if is_number else 0, str(value)
 
 
 def code_keys(run: Run) -> Record:

@@ -64,7 +64,8 @@ def label(flat: Mapping[str, Any], differing: Sequence[str]) -> str:
         if key == "start_from" and value:
             value = Path(value).name
         if value is not None and value is not False and value not in ([], {}):
-            parts.append(str(value) if name == "kind" else f"{name} {value}")
+            shown = f"{value:.6g}" if isinstance(value, float) else str(value)
+            parts.append(shown if name == "kind" else f"{name} {shown}")
     return ", ".join(parts)
 
 
