@@ -64,7 +64,7 @@ def test_absurd_values_are_refused(tmp_path: Path, subtests: pytest.Subtests) ->
         ("--data.train_size 1000000000000", "the training problems need at least 40 TB"),
         ("--task.kin addition", "has no option 'kin': did you mean 'kind'?"),
         ("--data.priming 10", "data.priming is 10, but a priming is written as in 35=50"),
-        ("--model rope", "model is 'rope', but did you mean 'model.position'?"),
+        ("--model rope", "model is 'rope'; did you mean 'model.position'?"),
         ("--data 5", "data is 5, but it holds keys such as 'data.mixture'"),
         ("--data.priming {10: 5, 10: 6}", "'10' is given twice"),
         ('--device "\\ud800"', "it has characters that can't be written to a file"),

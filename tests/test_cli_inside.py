@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from known import untrained
 from test_cli import Capture, printed_json, refusal
 
 import lengthwise
 from lengthwise.cli.main import main
 from lengthwise.evaluation.grid import evaluate_grid
+from lengthwise.model.attention import FullAttention
 
 PROBLEM = "999 + 1"
 
@@ -36,6 +38,23 @@ def test_trace_prints_answers_and_patterns(model: str, capsys: Capture) -> None:
     assert f" {100 * weights.max():.0f} %" in line
     assert main(["trace", model, PROBLEM, "--head", "2"]) == 0
     assert "layer 2, head 2" in capsys.readouterr().out
+
+
+def test_trace_prints_answers_of_an_attention_without_patterns(
+    model: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compute_softmax(self: FullAttention, scores: torch.Tensor) -> torch.Tensor:
+        return scores.softmax(-1)
+
+    solver = lengthwise.load(model)
+    attention: Any = solver.encoder.layer(0).attention
+    del attention.softmax
+    monkeypatch.setattr(FullAttention, "softmax", compute_softmax, raising=False)
+    monkeypatch.setattr("lengthwise.cli.trace.load_model", lambda chosen: solver)
+    assert main(["trace", model, PROBLEM]) == 0
+    assert capsys.readouterr().out.startswith(" ")
+    assert "answer" in printed_json(capsys, "trace", model, PROBLEM)
+    assert "'patterns' was not recorded" in refusal(capsys, "trace", model, PROBLEM, "--head", "1")
 
 
 def test_trace_as_json(model: str, capsys: Capture) -> None:

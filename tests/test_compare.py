@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -17,6 +18,7 @@ from lengthwise.base import UsageError
 from lengthwise.cli.main import main
 from lengthwise.training import grid, keys
 from lengthwise.training.differences import differences, flatten, label, matches
+from lengthwise.training.runs import Run
 
 QUICK: dict[str, Any] = {
     "model.preset": "tiny",
@@ -142,9 +144,9 @@ def test_differences_are_those_of_the_same_kind() -> None:
     differing = differences(flats)
     assert differing == ["model.position.kind", "model.position.base"]
     assert [label(flat, differing) for flat in flats] == [
-        "rope, base 10000.0",
+        "rope, base 10000",
         "alibi",
-        "rope, base 500.0",
+        "rope, base 500",
     ]
     assert [matches(flat, {"model.position": "rope"}) for flat in flats] == [True, False, True]
     assert [matches(flat, {"model.position.base": [500.0]}) for flat in flats] == [
@@ -152,6 +154,45 @@ def test_differences_are_those_of_the_same_kind() -> None:
         False,
         True,
     ]
+
+
+def test_a_label_has_a_zero_and_leaves_out_what_is_empty_or_false() -> None:
+    differing = ["model.dropout", "data.priming", "model.attention.mask_padding"]
+    plain = flatten(keys.parse({}))
+    assert label(plain, differing) == "dropout 0"
+    primed = {"data.priming": "10=5", "model.attention.mask_padding": True}
+    shown = label(flatten(keys.parse(primed)), differing)
+    assert shown == "dropout 0, priming [[10, 5]], mask_padding True"
+
+
+def test_runs_that_start_from_others_of_one_name_are_rows_of_their_own(
+    swept: lengthwise.Comparison, tmp_path: Path
+) -> None:
+    origin, runs = swept.runs[0], []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        copied = shutil.copytree(origin.path, folder / "origin")
+        fields = {**QUICK, "model.position": "rope", "start_from": copied}
+        runs.append(Run.create(keys.parse(fields), folder))
+    summary = lengthwise.compare(*runs).summary()
+    assert [row["label"] for row in summary] == ["start_from origin"] * 2
+    assert [row["runs"] for row in summary] == [[str(run.path)] for run in runs]
+
+
+def test_runs_that_a_pattern_finds_are_in_the_order_of_their_keys(tmp_path: Path) -> None:
+    rates, seeds = (5e-4, 0.003, 0.02), (0, 1)
+    made = [
+        Run.create(keys.parse({**QUICK, "training.learning_rate": rate, "seed": seed}), tmp_path)
+        for rate in rates
+        for seed in seeds
+    ]
+    assert sorted(run.path for run in made) != [run.path for run in made]  # by their hashes
+    found = lengthwise.compare(root=tmp_path)
+    assert [run.path for run in found.runs] == [run.path for run in made]
+    assert [record["run"] for record in found] == [str(run.path) for run in made]
+    labels = ["learning_rate 0.0005", "learning_rate 0.003", "learning_rate 0.02"]
+    assert [row["label"] for row in found.summary()] == labels
+    backwards = lengthwise.compare(*reversed(made))  # as they were named
+    assert [row["label"] for row in backwards.summary()] == labels[::-1]
 
 
 def test_a_comparison_has_the_numbers_of_its_runs(swept: lengthwise.Comparison) -> None:

@@ -1,5 +1,6 @@
 """Kept checkpoints, leaving the loop early, extending a run, starting elsewhere, own code."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -88,6 +89,8 @@ def test_evaluate_takes_a_step(kept: Run, capsys: pytest.CaptureFixture[str]) ->
     assert tested == lengthwise.evaluate(kept.load(step=1), [1], 300)
     assert main(["evaluate", str(kept.path), "--step", "3"]) == 2
     assert "no weights of step 3, but those of the steps 0, 1, 2, 4, 8" in capsys.readouterr().err
+    assert main(["trace", str(kept.path), "1 + 1", "--step", "1"]) == 0
+    assert capsys.readouterr().out == kept.load(step=1).trace("1 + 1").table() + "\n"
     with pytest.raises(UsageError, match="a step is one of a run"):
         lengthwise.evaluate(kept.load(), [1], 10, step=1)
 
@@ -166,7 +169,9 @@ def test_a_run_starts_from_another_task_or_a_saved_model(kept: Run, tmp_path: Pa
 
 
 @pytest.fixture
-def registered() -> Iterator[None]:
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tasks that a notebook defines, whose `__main__` has no file."""
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     before = dict(TASKS._classes)
     yield
     TASKS._classes.clear()
@@ -216,6 +221,9 @@ def test_an_edited_task_is_trained_anew(tmp_path: Path) -> None:
     other = lengthwise.train({**QUICK, "task": "own-edited"}, tmp_path, progress=False)
     assert first.path == again.path != other.path
     assert Run(first.path).result is not None  # still listed and loaded
+    rows = lengthwise.compare(first, other).summary()  # which are not seeds of one experiment
+    assert [row["runs"] for row in rows] == [[str(first.path)], [str(other.path)]]
+    assert all(row["label"].startswith("code of the task own-edited ") for row in rows)
     with pytest.raises(UsageError, match="other code of the task own-edited"):
         Run.create(keys.parse({**QUICK, "task": "own-edited"}), tmp_path, first.path.name)
 
@@ -231,10 +239,13 @@ def test_a_run_names_the_code_that_is_missing(
     with pytest.raises(UsageError, match="was started with other code of the task own-edited"):
         list(train(Run(stopped.path)))
     del TASKS._classes["own-edited"]
-    with pytest.raises(UsageError, match="needs the task own-edited, which is not imported"):
+    with pytest.raises(UsageError, match="needs code that is not imported: the task own-edited"):
         lengthwise.load(run)
     assert main(["runs", "--runs", str(tmp_path)]) == 0
     assert "not imported" in capsys.readouterr().out
+    assert main(["compare", "--runs", str(tmp_path)]) == 2
+    assert "no run to compare; " in (sentence := capsys.readouterr().err)
+    assert "the task own-edited" in sentence
 
 
 def test_code_of_the_package_is_not_in_the_identity() -> None:

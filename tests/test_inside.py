@@ -245,6 +245,18 @@ def test_an_attention_without_a_softmax_has_no_patterns() -> None:
     with pytest.raises(UsageError, match=r"'patterns' was not recorded, .* no module `softmax`"):
         _ = trace.patterns
     assert "patterns" not in repr(trace)
+    assert "patterns" not in trace.to_json()[0]
+    close(trace.at("layer 1 attention"), trace.sublayer_outputs[:, 0, 0])
+
+
+def test_heads_have_labels_without_a_module_for_the_output() -> None:
+    solver = make("full", "relative-key")
+    attention: Any = solver.encoder.layer(0).attention
+    expected = solver.trace(SUMS).patterns
+    output = attention.output
+    del attention.output
+    attention.output = lambda x: output(x)
+    close(solver.trace(SUMS).select("patterns", head=2), expected[:, :, 1])
 
 
 def test_several_interventions_and_several_sources() -> None:

@@ -152,7 +152,7 @@ def test_a_file_is_imported_by_commands_and_their_workers(
     assert "999999 s 123456 = " in subprocess.run(command, capture_output=True, text=True).stdout
     refused = subprocess.run(command[:-2], capture_output=True, text=True)
     assert refused.returncode == 2
-    assert f"the task own-sum, which is not imported (--import {tmp_path}" in refused.stderr
+    assert f"code that is not imported: the task own-sum (--import {tmp_path}" in refused.stderr
 
 
 @pytest.mark.parametrize(

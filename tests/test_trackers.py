@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,29 @@ def test_tensorboard_has_the_runs_records(tmp_path: Path) -> None:
         for name, points in expected(run).items():
             assert found[name] == pytest.approx(points)
         assert main(["log", str(run.path), "--to", "tensorboard"]) == 0
+
+
+def test_sweep_and_extend_send_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: dict[Path, list[int]] = {}
+
+    class Memory(trackers.Tracker):
+        package = "json"
+
+        def __init__(self, run: Run):
+            self.steps = sent.setdefault(run.path, [])
+
+        def write(self, step: int, values: Mapping[str, float]) -> None:
+            self.steps.append(step)
+
+        def close(self) -> None:
+            self.steps.append(-1)
+
+    monkeypatch.setitem(trackers.TRACKERS, "memory", Memory)
+    fields = {**QUICK, "training.keep_optimizer": True}
+    (swept,) = lengthwise.sweep([fields], None, tmp_path, on="inline", progress=False, log="memory")
+    longer = lengthwise.extend(swept["run"], 2, root=tmp_path, progress=False, log="memory")
+    assert [steps[-2:] for steps in sent.values()] == [[swept["steps"], -1], [2, -1]]
+    assert list(sent) == [Path(swept["run"]), longer.path]
 
 
 def test_wandb_offline_keeps_a_run(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from lengthwise.cli.arguments import add_json, add_runs, add_step, positive, share
+from lengthwise.cli.arguments import add_json, add_run, add_step, positive, share
 from lengthwise.cli.command import Command, Parser, command
 from lengthwise.cli.models import find_path
 from lengthwise.cli.output import print_json, print_table
@@ -20,8 +20,7 @@ class Analyze(Command):
     example = "lengthwise analyze runs/my-run --length 6"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.add_argument("run", metavar="RUN")
-        add_runs(parser)
+        add_run(parser)
         parser.add_argument(
             "--length", type=int, help="digits of the problems (default: one more than trained)"
         )
@@ -29,7 +28,10 @@ class Analyze(Command):
             "--examples", type=positive, default=2000, help="problems (default: 2000)"
         )
         parser.add_argument(
-            "--level", type=share, default=0.9, help="when a digit is learned (default: 0.9)"
+            "--level",
+            type=share,
+            default=0.9,
+            help="accuracy of a learned digit (default: 0.9)",
         )
         add_step(parser)
         add_json(parser)

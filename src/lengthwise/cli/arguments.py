@@ -70,6 +70,12 @@ def add_model(parser: Parser) -> None:
     add_runs(parser)
 
 
+def add_run(parser: Parser) -> None:
+    """The run that a command works on, and the directory in which its name is looked up."""
+    parser.add_argument("run", metavar="RUN", help="a run: its path, or its name in --runs")
+    add_runs(parser)
+
+
 def add_jobs(parser: Parser) -> None:
     parser.add_argument(
         "--jobs", type=positive, default=2, help="runs at a time, one core each (default: 2)"
@@ -162,7 +168,7 @@ def add_sharpness(parser: Parser) -> None:
 
 def add_log(parser: Parser) -> None:
     parser.add_argument(
-        "--log", metavar="TRACKER", help="send the records there, too: tensorboard or wandb"
+        "--log", metavar="TRACKER", help="send the records to a tracker, too: tensorboard or wandb"
     )
 
 

@@ -66,7 +66,7 @@ def command(cls: C) -> C:
     return cls
 
 
-def columns() -> int:
+def help_columns() -> int:
     """The width of text in help pages, as argparse has it."""
     return shutil.get_terminal_size().columns - 2
 
@@ -75,7 +75,7 @@ def wrap_usage(usage: str) -> str:
     """Lines that are broken between arguments only."""
     words = re.findall(r"\[.*?\](?= |$)|\S+", usage)
     whole = " ".join(word.replace(" ", "\0") for word in words)
-    room = max(30, columns() - len("usage: "))
+    room = max(30, help_columns() - len("usage: "))
     lines = textwrap.wrap(whole, room, break_long_words=False, break_on_hyphens=False)
     return "\n       ".join(lines).replace("\0", " ")
 
@@ -88,7 +88,7 @@ def add_command(cls: type[Command], parsers: Any) -> None:
         cls.name,
         usage=cls.usage and wrap_usage(cls.usage),
         help=text[0].lower() + text[1:].partition(". ")[0].removesuffix("."),
-        description=textwrap.fill(text, columns()),
+        description=textwrap.fill(text, help_columns()),
         epilog=f"example:\n  {cls.example}",
     )
     if cls.subcommands:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from lengthwise.cli.command import Command, Parser, command
 
-# The words after which nothing is completed are files, as the shell completes them.
+# Where no word fits, the shell completes names of files.
 BASH = """# lengthwise completion bash > ~/.local/share/bash-completion/completions/lengthwise
 _lengthwise() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" words

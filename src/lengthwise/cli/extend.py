@@ -2,7 +2,7 @@
 
 import argparse
 
-from lengthwise.cli.arguments import add_log, add_runs, positive
+from lengthwise.cli.arguments import add_log, add_run, positive
 from lengthwise.cli.command import Command, Parser, command
 from lengthwise.cli.models import find_path
 from lengthwise.cli.train import finish
@@ -20,7 +20,7 @@ class Extend(Command):
     example = "lengthwise extend runs/my-run --steps 1000 --training.learning_rate 5e-4"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.add_argument("run", metavar="RUN")
+        add_run(parser)
         parser.add_argument(
             "--steps", type=positive, required=True, help="the steps of the new run"
         )
@@ -30,7 +30,6 @@ class Extend(Command):
             help="start with a fresh optimiser; else the run must have training.keep_optimizer",
         )
         parser.add_argument("--name", help="the new run's directory")
-        add_runs(parser)
         add_log(parser)
 
     def take_rest(self, chosen: argparse.Namespace, rest: list[str]) -> None:
@@ -44,6 +43,6 @@ class Extend(Command):
         find_tracker(chosen.log)
         changes = keys.parse_overrides(chosen.keys)
         origin = Run(find_path(chosen))
-        experiment = api.extended(origin, chosen.steps, changes, chosen.fresh_optimizer)
+        experiment = api.extension(origin, chosen.steps, changes, chosen.fresh_optimizer)
         run = api.create_run(experiment, chosen.runs, chosen.name, again=False)
         finish(run, chosen.imports, chosen.log)

@@ -49,7 +49,10 @@ class Page(Command):
         arguments.add_runs(parser)
         arguments.add_results(parser)
         parser.add_argument(
-            "--port", type=arguments.natural, default=8765, help="of the address (default: 8765)"
+            "--port",
+            type=arguments.natural,
+            default=8765,
+            help="port of the address (default: 8765)",
         )
         parser.add_argument(
             "--no-browser", action="store_true", help="serve the page, but don't open it"

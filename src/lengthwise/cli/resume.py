@@ -2,7 +2,7 @@
 
 import argparse
 
-from lengthwise.cli.arguments import add_log, add_runs, positive
+from lengthwise.cli.arguments import add_log, add_run, positive
 from lengthwise.cli.command import Command, Parser, command
 from lengthwise.cli.models import find_path
 from lengthwise.cli.train import finish
@@ -17,9 +17,8 @@ class Resume(Command):
     example = "lengthwise resume runs/my-run"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.add_argument("run", metavar="RUN")
-        add_runs(parser)
-        parser.add_argument("--device", help="go on there: cpu, cuda or mps")
+        add_run(parser)
+        parser.add_argument("--device", help="device to go on with: cpu, cuda or mps")
         parser.add_argument("--threads", type=positive, help="go on with this many CPU threads")
         add_log(parser)
 

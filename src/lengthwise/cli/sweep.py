@@ -1,6 +1,7 @@
 """`lengthwise sweep`: trains a grid of experiments, and compares them."""
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +18,10 @@ MOST_SEEDS = 10  # that are listed
 
 @command
 class Sweep(Command):
-    """Train every combination of values, and compare. A list or a range of values is an axis.
-    A range includes both ends: --seed 0:2 trains three seeds.
+    """Train every combination of values, and compare.
+
+    A list or a range of values is an axis. A range includes both ends: --seed 0:2 trains three
+    seeds.
     """
 
     name = "sweep"
@@ -34,7 +37,7 @@ class Sweep(Command):
 
     def add_arguments(self, parser: Parser) -> None:
         parser.add_argument(
-            "--name", help="of the files with the result (default: sweep and a hash of the runs)"
+            "--name", help="name of the result's files (default: sweep and a hash of the runs)"
         )
         arguments.add_runs(parser)
         parser.add_argument(
@@ -55,23 +58,17 @@ class Sweep(Command):
         from lengthwise.base.files import to_json, write_atomically
         from lengthwise.sweep.study import default_name, run_sweep
         from lengthwise.training.runs import is_name
-        from lengthwise.training.trackers import find_tracker, send
 
         if chosen.name is not None and not is_name(chosen.name):
             raise UsageError(f"--name is '{chosen.name}', but a name has letters, digits and -")
-        engine, tracker = arguments.engine(chosen), find_tracker(chosen.log)
+        engine = arguments.engine(chosen)
         experiments = find_experiments(chosen.keys)
         if chosen.dry_run:
             print_experiments(experiments)
             return
         print(f"{count_runs(experiments)} in {chosen.runs}", file=sys.stderr)
-        result = run_sweep(
-            experiments,
-            root := Path(chosen.runs),
-            engine,
-            chosen.retry,
-            on_end=(lambda run: send(run, tracker)) if tracker else None,
-        )
+        root = Path(chosen.runs)
+        result = run_sweep(experiments, root, engine, chosen.retry, log=chosen.log)
         base = root / (chosen.name or default_name(result.runs))
         write_atomically(base.with_name(f"{base.name}.json"), to_json(result.to_json()))
         result.plot(base.with_name(f"{base.name}.png"))
@@ -90,6 +87,7 @@ class Sweep(Command):
 def find_experiments(words: list[str]) -> list["Experiment"]:
     """The experiments of a YAML grid, of a Python file, or of keys on the command line."""
     from lengthwise.base import UsageError
+    from lengthwise.training import keys
     from lengthwise.training.grid import (
         FUNCTION,
         call_function,
@@ -105,23 +103,19 @@ def find_experiments(words: list[str]) -> list["Experiment"]:
     if path.endswith(".py"):
         found = call_function(Path(path), function or FUNCTION)
         combinations = expand_overrides(fixed, axes)
-        return [change(experiment, keys) for experiment in found for keys in combinations]
+        return [change(experiment, overrides) for experiment in found for overrides in combinations]
     if file is None and not axes:
         raise UsageError("a sweep needs an axis, such as --model.position rope,alibi or --seed 0:2")
     fields, grid = read_grid(Path(path)) if file else ({}, {})
     for key in fixed.keys() & grid.keys():  # the command line has the last word
         del grid[key]
-    from lengthwise.training import keys as dotted
-
-    return expand(dotted.nest(fields, fixed), {**grid, **axes})
+    return expand(keys.nest(fields, fixed), {**grid, **axes})
 
 
 def expand_overrides(
     fixed: dict[str, object], axes: dict[str, list[object]]
 ) -> list[dict[str, object]]:
     """Every combination of the values of axes, each with the fixed keys."""
-    import itertools
-
     combinations = itertools.product(*axes.values())
     return [{**fixed, **dict(zip(axes, values, strict=True))} for values in combinations]
 

@@ -1,6 +1,8 @@
 """`lengthwise trace`: what a model computes inside."""
 
 import argparse
+import sys
+from itertools import product
 from pathlib import Path
 
 from lengthwise.cli import arguments
@@ -39,28 +41,28 @@ class TraceProblem(Command):
         parser.add_argument("--out", metavar="FILE", help="draw a figure (.png, .pdf or .svg)")
         parser.add_argument("--save", metavar="FILE", help="save all arrays for NumPy (.npz)")
         arguments.add_layers(parser)
+        arguments.add_step(parser)
         arguments.add_device(parser)
         arguments.add_threads(parser)
         arguments.add_json(parser)
 
     def run(self, chosen: argparse.Namespace) -> None:
-        import sys
-
         sys.set_int_max_str_digits(0)  # answers may have any number of digits
         trace = load_model(chosen).trace(chosen.problem, chosen.layers)
         layer, head = chosen.layer, chosen.head
         labels = {a: v for a, v in (("layer", layer), ("head", head)) if v is not None}
-        trace.select("patterns", **labels)  # refuses labels that are not there
+        if labels:
+            trace.select("patterns", **labels)  # refuses labels that are not there
         if chosen.json:
             (found,) = trace.to_json(layer, head)
             print_json(found)
         else:
             print(trace.table())
-            for one_layer in trace.labels("layer") if layer is None else [layer]:
-                for one_head in trace.labels("head") if head is None else [head]:
-                    if labels:
-                        print(f"\nlayer {one_layer}, head {one_head}")
-                        print(trace.table(one_layer, one_head))
+            layers = trace.labels("layer") if layer is None else [layer]
+            heads = trace.labels("head") if head is None else [head]
+            for one_layer, one_head in product(layers, heads) if labels else ():
+                print(f"\nlayer {one_layer}, head {one_head}")
+                print(trace.table(one_layer, one_head))
         if chosen.out:
             trace.plot(layer, head, what=chosen.what).write(chosen.out)
             print(f"see {chosen.out}", file=sys.stderr)

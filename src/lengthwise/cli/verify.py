@@ -3,6 +3,7 @@
 import argparse
 import re
 from pathlib import Path
+from typing import Any
 
 from lengthwise.cli import arguments
 from lengthwise.cli.command import Command, Parser, command
@@ -29,7 +30,7 @@ class Verify(Command):
         )
         parser.add_argument("--claim", required=True, help="such as addition:5->1000")
         parser.add_argument(
-            "--seed", type=arguments.natural, help="of the problems (default: a fresh one)"
+            "--seed", type=arguments.natural, help="seed of the problems (default: a fresh one)"
         )
         parser.add_argument(
             "--problems",
@@ -47,13 +48,13 @@ class Verify(Command):
             "--seconds",
             type=arguments.positive,
             default=600,
-            help="the limit of time for each length (default: 600)",
+            help="time limit for each length (default: 600)",
         )
         parser.add_argument(
             "--megabytes",
             type=arguments.positive,
             default=4000,
-            help="the limit of memory (default: 4000)",
+            help="memory limit (default: 4000)",
         )
         parser.add_argument("--trained", metavar="TEXT", help="what the model was trained on")
         arguments.add_runs(parser)
@@ -91,31 +92,31 @@ class Verify(Command):
         write_json(path, report)
         if chosen.json:
             print_json(report)
-            return
-        headings = ["digits", "problems", "right", "seconds", "MB", "how it ended"]
-        print_table(
-            headings,
-            [
-                [
-                    test["digits"],
-                    test["problems"],
-                    test["right"],
-                    test["seconds"],
-                    test["peak megabytes"] or "?",
-                    test["failure"] or "answered all",
-                ]
-                for test in report["tests"]
-            ],
-        )
-        worst, outside = report["worst case"], report["arithmetic outside of the network"]
-        parameters = report["model"]["parameters"]
-        print(f"\nclaim: {claim.text}: {report['verdict']}")
-        print(f"errors: {report['errors']} of {report['problems']}")
-        if worst["failures"]:
-            failure = worst["failures"][0]
-            print(f"worst case: {worst['kind']}, {worst['digits']} digits,", end=" ")
-            print(f"{worst['right']} of {worst['problems']} right; such as {failure['problem']}")
-            print(f"  answered {failure['answer']}, but it is {failure['correct']}")
-        print(f"parameters: {f'{parameters:,}' if parameters else 'not checkable'}")
-        print(f"arithmetic outside of the network: {outside['verdict']}: {outside['reason']}")
-        print(f"wrote {path}")
+        else:
+            print_report(report)
+            print(f"wrote {path}")
+
+
+def print_report(report: dict[str, Any]) -> None:
+    """The tests, the verdict, and the worst case."""
+    headings = ["digits", "problems", "right", "seconds", "MB", "how it ended"]
+    rows = [
+        [
+            *(test[key] for key in ("digits", "problems", "right", "seconds")),
+            test["peak megabytes"] or "?",
+            test["failure"] or "answered all",
+        ]
+        for test in report["tests"]
+    ]
+    print_table(headings, rows)
+    worst, outside = report["worst case"], report["arithmetic outside of the network"]
+    parameters = report["model"]["parameters"]
+    print(f"\nclaim: {report['claim']}: {report['verdict']}")
+    print(f"errors: {report['errors']} of {report['problems']}")
+    if worst["failures"]:
+        failure = worst["failures"][0]
+        print(f"worst case: {worst['kind']}, {worst['digits']} digits,", end=" ")
+        print(f"{worst['right']} of {worst['problems']} right; such as {failure['problem']}")
+        print(f"  answered {failure['answer']}, but it is {failure['correct']}")
+    print(f"parameters: {f'{parameters:,}' if parameters else 'not checkable'}")
+    print(f"arithmetic outside of the network: {outside['verdict']}: {outside['reason']}")

@@ -64,7 +64,7 @@ class Grid:
         return "\n".join(" ".join(f"{cell:>{width}}" for cell in line) for line in lines)
 
     def plot(self, trained: int | None = None) -> "Picture":
-        """A heat map; `trained` outlines operands of up to so many digits."""
+        """A heat map; `trained` outlines operands of up to this many digits."""
         from matplotlib.patches import Rectangle
 
         from lengthwise.base.picture import Picture

@@ -36,7 +36,7 @@ class StackShape:
     scale: float  # of q·k; normally 1/√(head width)
     by_key: bool  # whether relative vectors are multiplied with keys, and not only with queries
     depth: int  # how many layers are applied
-    queries: int  # the last layer is computed for so many positions, the first ones
+    queries: int  # how many first positions the last layer computes
 
 
 def apply_stack(

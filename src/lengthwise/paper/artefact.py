@@ -1,7 +1,7 @@
 """The interface of a table or a figure of the paper: conditions, claims, tables, a drawing.
 
 An artefact is a class in a file of its own. Its decorator registers it; nothing else lists it. A
-file of your own works the same way: `lengthwise --import FILE paper run NAME`.
+file of your own works the same way: `lengthwise paper run NAME --import FILE`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

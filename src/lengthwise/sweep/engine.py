@@ -53,7 +53,7 @@ class Engine:
     jobs: int | None = None  # at a time; None: as many as there is room for
     name: ClassVar[str]
     here: ClassVar[bool] = False  # whether it trains on this machine, with this machine's devices
-    batch_seeds: int = field(default=1, kw_only=True)  # at most so many seeds are one job
+    batch_seeds: int = field(default=1, kw_only=True)  # most seeds of one job
 
     def check(self, runs: Sequence["Run"]) -> None:
         """Raise a UsageError if the engine can't be used here, before anything is submitted."""
@@ -62,7 +62,7 @@ class Engine:
         """Get ready to train runs, such as by joining a cluster."""
 
     def room(self, active: int) -> float:
-        """How many more jobs it takes while so many are active."""
+        """How many more jobs it takes beside these active ones."""
         return math.inf if self.jobs is None else self.jobs - active
 
     def submit(self, jobs: Sequence[Job]) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,15 @@ def sweep(
     retry: bool = False,
     progress: bool = True,
     batch_seeds: int = 1,
+    log: str | None = None,
 ) -> "Comparison":
     """Train experiments, `jobs` at a time, and compare them; finished ones are not trained again.
 
     `experiments` is a list, or one mapping of keys for all of `grid`, which has a list of values
     for each of its keys: sweep({"training.steps": 500}, {"model.position": ["rope", "alibi"]}).
     `on` is an engine or its name. `retry` trains runs that failed again. `batch_seeds` trains up to
-    so many seeds of an experiment as one batched model, for a GPU.
+    this many seeds of an experiment as one batched model, for a GPU. `log` sends each run that has
+    ended to a tracker: "tensorboard" or "wandb".
     """
     from lengthwise.base import UsageError
     from lengthwise.training.grid import change, expand, read_axis
@@ -50,7 +52,7 @@ def sweep(
     else:
         chosen = [change(experiment, {}) for experiment in experiments]
     engine = on if isinstance(on, Engine) else build_engine(on, jobs, None, batch_seeds)
-    return run_sweep(chosen, Path(root), engine, retry, progress)
+    return run_sweep(chosen, Path(root), engine, retry, progress, log)
 
 
 def run_sweep(
@@ -59,12 +61,14 @@ def run_sweep(
     engine: Engine,
     retry: bool = False,
     progress: bool = True,
-    on_end: "Callable[[Run], None] | None" = None,
+    log: str | None = None,
 ) -> "Comparison":
-    """Train what is not finished, and compare all; `on_end` gets each run that has finished."""
+    """Train what is not finished, and compare all; `log` is a tracker to send finished runs to."""
     from lengthwise.training.comparison import Comparison
     from lengthwise.training.display import Display
+    from lengthwise.training.trackers import find_tracker, send
 
+    tracker = find_tracker(log)  # before a run is made
     runs = create_runs(experiments, root, engine)
     engine = share_code(runs, engine)
     todo, reasons = split_failed(runs, retry)
@@ -76,8 +80,8 @@ def run_sweep(
         for run, reason in train_all(todo, engine, display):
             if reason:
                 reasons[run.path] = reason
-            elif on_end:
-                on_end(run)
+            elif tracker:
+                send(run, tracker)
     return Comparison(runs, reasons)
 
 

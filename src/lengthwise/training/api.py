@@ -107,18 +107,22 @@ def extend(
     root: str | Path = "runs",
     name: str | None = None,
     progress: bool = True,
+    log: str | None = None,
 ) -> Run:
     """Train a finished run for more steps, as a new run that goes on with its optimiser.
 
     The new run has the configuration of the old one, with these `changes` of keys. Its learning
     rate rises and falls anew, and its batches are others.
     """
-    experiment = extended(Run(run), steps, changes or {}, fresh_optimizer)
-    return resume(create_run(experiment, root, name, again=False), progress)
+    find_tracker(log)  # before a run is made
+    experiment = extension(Run(run), steps, changes or {}, fresh_optimizer)
+    return resume(create_run(experiment, root, name, again=False), progress, log)
 
 
-def extended(run: Run, steps: int, changes: Mapping[str, Any], fresh_optimizer: bool) -> Experiment:
-    """The experiment that goes on with a run for so many steps."""
+def extension(
+    run: Run, steps: int, changes: Mapping[str, Any], fresh_optimizer: bool
+) -> Experiment:
+    """The experiment that goes on with a run for some steps more."""
     before = run.experiment.model_dump(mode="json", exclude_defaults=True)
     for budget in ("steps", "epochs", "examples"):
         before.get("training", {}).pop(budget, None)

@@ -26,7 +26,7 @@ class State:
     seconds: float = 0.0  # of training, in all sessions
 
     @property
-    def tested(self) -> Solver:
+    def tested_solver(self) -> Solver:
         """The model that is tested and kept."""
         return self.average or self.solver
 

@@ -31,17 +31,19 @@ class Comparison(Sequence[Record]):
         self,
         runs: Iterable[Run],
         reasons: Mapping[Path, str] | None = None,
-        skip_damaged: bool = False,
+        is_pattern: bool = False,
+        skipped: Mapping[str, str] | None = None,
     ):
+        """Runs that a pattern found are in the order of their keys, without damaged ones."""
         self.runs: list[Run] = []
         self.evaluations: list[list[Record]] = []  # during training, of each run
         self.records: list[Record] = []
-        self.skipped: dict[str, str] = {}  # runs that can't be read, with the reason
+        self.skipped = dict(skipped or {})  # runs that can't be read, with the reason
         for run in runs:
             try:
                 evaluations, record = run.evaluations(), summarise_run(run)
             except UsageError as error:
-                if not skip_damaged:
+                if not is_pattern:
                     raise
                 self.skipped[str(run.path)] = str(error)
             else:
@@ -49,13 +51,22 @@ class Comparison(Sequence[Record]):
                 self.evaluations.append(evaluations)
                 self.records.append({**record, "failure": (reasons or {}).get(run.path)})
         if not self.runs:
-            raise UsageError("there is no run to compare; `lengthwise runs` lists the runs")
-        flats = [flatten(run.experiment) for run in self.runs]
+            why = next(iter(self.skipped.values()), "`lengthwise runs` lists the runs")
+            raise UsageError(f"there is no run to compare; {why}")
+        flats = [{**flatten(run.experiment), **code_keys(run)} for run in self.runs]
         self.differing = differences(flats)
         rows = [key for key in self.differing if key != "seed"]
         for record, flat in zip(self.records, flats, strict=True):
             record["keys"] = {key: flat.get(key) for key in self.differing}
             record["label"] = label(flat, rows) or f"{record['task']}, {record['position']}"
+        if is_pattern:
+            self.sort()
+
+    def sort(self) -> None:
+        """Put the runs in the order of the keys in which they differ."""
+        together = zip(self.runs, self.evaluations, self.records, strict=True)
+        ordered = sorted(together, key=lambda one: [*map(sort_key, one[2]["keys"].values())])
+        self.runs, self.evaluations, self.records = map(list, zip(*ordered, strict=True))
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -70,17 +81,18 @@ class Comparison(Sequence[Record]):
     def __repr__(self) -> str:
         return self.table()
 
-    def groups(self) -> dict[str, list[int]]:
-        """The places of the runs that differ in the seed only, by label."""
-        found: dict[str, list[int]] = {}
+    def groups(self) -> list[tuple[str, list[int]]]:
+        """The places of the runs that differ in the seed only, with their label."""
+        found: dict[str, tuple[str, list[int]]] = {}
         for place, record in enumerate(self.records):
-            found.setdefault(record["label"], []).append(place)
-        return found
+            alike = json.dumps({**record["keys"], "seed": None}, sort_keys=True)
+            found.setdefault(alike, (record["label"], []))[1].append(place)
+        return list(found.values())
 
     def summary(self) -> list[Record]:
         """A row for each group: its keys, how many seeds, mean and spread of the exact match."""
         rows = []
-        for name, places in self.groups().items():
+        for name, places in self.groups():
             tested = [self.records[place] for place in places]
             lengths = sorted({n for record in tested for n in record["accuracy"]})
             keys = {k: v for k, v in tested[0]["keys"].items() if k != "seed"}
@@ -99,7 +111,7 @@ class Comparison(Sequence[Record]):
     def table(self, width: int | None = None) -> str:
         """Mean ± standard deviation of the exact match in percent, by length.
 
-        `width` leaves lengths out until so many columns are enough.
+        Lengths are left out until a line has at most `width` characters.
         """
         rows = self.summary()
         lengths = {n for row in rows for n in row["accuracy"]}
@@ -146,13 +158,13 @@ class Comparison(Sequence[Record]):
     def learning_table(self, length: int | None = None) -> str:
         """Mean exact match at one length, as training went on; empty if nothing was tested."""
         tested = self.curve_length(length)
-        curves = {name: self.curve_points(p, tested) for name, p in self.groups().items()}
-        seen = sorted({count for points in curves.values() for count in points})
+        curves = [(name, self.curve_points(places, tested)) for name, places in self.groups()]
+        seen = sorted({count for _, points in curves for count in points})
         if not seen:
             return ""
         shown = [seen[round(i * (len(seen) - 1) / 5)] for i in range(6)] if len(seen) > 6 else seen
         lines = [[f"{tested} digits (%) after", *(f"{count:,}" for count in shown)]]
-        for name, points in curves.items():
+        for name, points in curves:
             means = {count: over_seeds(values).mean for count, values in points.items()}
             cells = [f"{100 * means[count]:.1f}" if count in means else "" for count in shown]
             lines.append([name, *cells])
@@ -174,7 +186,7 @@ class Comparison(Sequence[Record]):
         left, right = figure.subplots(1, 2)
         groups = self.groups()
         tested = self.curve_length(length)
-        for number, (name, places) in enumerate(groups.items()):
+        for number, (name, places) in enumerate(groups):
             colour, style = find_style(number, len(groups))
             records = [self.records[place] for place in places]
             lengths = sorted({n for record in records for n in record["accuracy"]})
@@ -263,10 +275,33 @@ def compare(
                 raise
             skipped[str(path)] = str(error)
     if not found and where:
-        raise UsageError(f"no run has {', '.join(f'{k}={v}' for k, v in where.items())}")
-    comparison = Comparison(found.values(), skip_damaged=is_pattern)
-    comparison.skipped |= skipped
-    return comparison
+        raise UsageError(f"no run has {describe_where(where)}")
+    return Comparison(found.values(), is_pattern=is_pattern, skipped=skipped)
+
+
+def describe_where(where: Mapping[str, Any]) -> str:
+    """The condition as it is written on the command line.
+
+    >>> describe_where({"model.position": "rope", "seed": [0, 1]})
+    'model.position=rope and seed=0,1'
+    """
+    values = {key: v if isinstance(v, list | tuple | range) else [v] for key, v in where.items()}
+    return " and ".join(f"{key}={','.join(map(str, found))}" for key, found in values.items())
+
+
+def sort_key(value: Any) -> tuple[bool, float, str]:
+    """Numbers by their size, then everything else as text.
+
+    >>> sorted(["rope", 100, 20, None], key=sort_key)
+    [20, 100, None, 'rope']
+    """
+    is_number = isinstance(value, int | float)
+    return not is_number, value if is_number else 0, str(value)
+
+
+def code_keys(run: Run) -> Record:
+    """What tells runs of edited code of the user's own apart, whose configurations are the same."""
+    return {f"code of the {part}": digest[:8] for part, digest in run.code["digests"].items()}
 
 
 def find_paths(given: Run | str | Path, root: Path) -> list[tuple[Run | Path, bool]]:

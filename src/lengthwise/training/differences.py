@@ -6,10 +6,10 @@ from typing import Any
 
 from lengthwise.base import Registry, UsageError
 from lengthwise.training import keys
-from lengthwise.training.experiment import UNIMPORTANT, Experiment
+from lengthwise.training.experiment import NOT_IN_IDENTITY, Experiment
 
-LEFT_OUT = {f"{section}.{key}" for section, names in UNIMPORTANT.items() for key in names}
-LEFT_OUT |= {"device", "threads"}
+NOT_COMPARED = {f"{section}.{key}" for section, names in NOT_IN_IDENTITY.items() for key in names}
+NOT_COMPARED |= {"device", "threads"}
 
 
 def flatten(experiment: Experiment) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def flatten(experiment: Experiment) -> dict[str, Any]:
     ('rope', 10000.0, 312)
     """
     dumped = experiment.model_dump(mode="json")
-    flat = {key: value for key, value in walk(dumped, "") if key not in LEFT_OUT}
+    flat = {key: value for key, value in walk(dumped, "") if key not in NOT_COMPARED}
     return {**flat, "training.steps": experiment.steps}
 
 
@@ -52,7 +52,7 @@ def differs(key: str, flats: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def label(flat: Mapping[str, Any], differing: Sequence[str]) -> str:
-    """An experiment's values of the keys in which it differs from others.
+    """An experiment's values of the keys in which it differs from others, but for empty ones.
 
     >>> flat = flatten(keys.parse({"model.position": "rope"}))
     >>> label(flat, ["model.position.kind"]), label(flat, ["model.position.kind", "model.width"])
@@ -63,17 +63,18 @@ def label(flat: Mapping[str, Any], differing: Sequence[str]) -> str:
         name, value = key.rpartition(".")[2], flat.get(key)
         if key == "start_from" and value:
             value = Path(value).name
-        if value not in (None, False, [], {}):
-            parts.append(str(value) if name == "kind" else f"{name} {value}")
+        if value is not None and value is not False and value not in ([], {}):
+            shown = f"{value:.6g}" if isinstance(value, float) else str(value)
+            parts.append(shown if name == "kind" else f"{name} {shown}")
     return ", ".join(parts)
 
 
 def matches(flat: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     """Whether an experiment has these values; of a list of values, one of them."""
-    for key, wanted in where.items():
-        known = key if key in flat or f"{key}.kind" not in flat else f"{key}.kind"
-        values = wanted if isinstance(wanted, list | tuple | range) else [wanted]
-        if known not in flat or not any(flat[known] == value for value in values):
+    for key, value in where.items():
+        flat_key = key if key in flat or f"{key}.kind" not in flat else f"{key}.kind"
+        values = value if isinstance(value, list | tuple | range) else [value]
+        if flat_key not in flat or not any(flat[flat_key] == each for each in values):
             return False
     return True
 

@@ -29,7 +29,7 @@ DEFAULT_STEPS = 3000
 POWERS_OF_TWO = "powers-of-two"
 Beta = Annotated[float, Field(ge=0, lt=1)]
 # Options that don't matter for the result: what a run is called, how it is cut, what it keeps.
-UNIMPORTANT = {
+NOT_IN_IDENTITY = {
     "model": {"preset"},
     "training": {
         *("steps", "epochs", "examples"),  # the identity has the budget in steps instead
@@ -44,15 +44,14 @@ def parse_betas(value: object) -> object:
     return tuple(value)
 
 
-def parse_kept(value: object) -> object:
+def parse_kept_steps(value: object) -> object:
     """The steps whose weights are kept: a number, a list, or powers-of-two."""
+    if value is None or value == POWERS_OF_TWO:
+        return value
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
     steps: list[Any] = list(value) if is_list else [value]  # type: ignore[call-overload]
     least = 0 if is_list else 1
-    is_valid = steps and all(type(step) is int and step >= least for step in steps)
-    if value is None or value == POWERS_OF_TWO:
-        return value
-    if not is_valid:
+    if not steps or not all(type(step) is int and step >= least for step in steps):
         raise UsageError(
             f"training.keep_checkpoints is {value!r}, but it is a number of steps such as 1000,"
             f" a list such as [100, 1000], or {POWERS_OF_TWO}"
@@ -98,7 +97,7 @@ class TrainingConfig(Config):
     log_every: int = Field(50, ge=1, description="steps between records of the loss")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
     keep_checkpoints: Annotated[
-        int | list[int] | Literal["powers-of-two"] | None, BeforeValidator(parse_kept)
+        int | list[int] | Literal["powers-of-two"] | None, BeforeValidator(parse_kept_steps)
     ] = Field(
         None,
         description="weights to keep: every n steps, a list, powers-of-two",
@@ -272,7 +271,7 @@ class Experiment(Config):
         for name in ("task", "layout", "data", "model", "training", "evaluation"):
             section: BaseModel = getattr(self, name)
             dumped = section.model_dump(
-                mode="json", exclude_defaults=True, exclude=UNIMPORTANT.get(name)
+                mode="json", exclude_defaults=True, exclude=NOT_IN_IDENTITY.get(name)
             )
             # A choice at its default is dumped as its kind; other defaults are left out already.
             options = type(section).model_fields.items()

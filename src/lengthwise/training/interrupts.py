@@ -8,7 +8,7 @@ from typing import Any
 
 
 @contextmanager
-def deferred_interrupts() -> Iterator[Callable[[], bool]]:
+def defer_interrupts() -> Iterator[Callable[[], bool]]:
     """Gives a function that says whether a signal has come. A second Ctrl-C stops at once."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

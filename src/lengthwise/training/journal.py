@@ -81,16 +81,16 @@ def seal(record: Mapping[str, Any], sha256: "hashlib._Hash") -> bytes:
 
 def read_records(content: bytes, path: Path, key: str = "") -> list[Record]:
     """The records of a journal that have a key; a last line whose writing was cut off is none."""
-    return [parse_record(line, path) for line, _ in read_lines(content, path) if has(line, key)]
+    return [parse_record(line, path) for line, _ in read_lines(content, path) if has_key(line, key)]
 
 
 def last_record(content: bytes, path: Path, key: str = "") -> Record | None:
     """The last record that has a key."""
-    lines = [line for line, _ in read_lines(content, path) if has(line, key)]
+    lines = [line for line, _ in read_lines(content, path) if has_key(line, key)]
     return parse_record(lines[-1], path) if lines else None
 
 
-def has(line: bytes, key: str) -> bool:
+def has_key(line: bytes, key: str) -> bool:
     """Whether a record has a key, which no record has as a value; "" stands for any key."""
     return f'{key}":'.encode() in line
 

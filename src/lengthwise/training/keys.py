@@ -35,8 +35,9 @@ def explain_section(section: str, value: object) -> str:
     owners = [key for key, registry in Registry.all.items() if value in list(registry)]
     inside = [key for key in owners if key.startswith(f"{section}.")]
     known = sorted(key.name for key in all_keys() if key.name.startswith(f"{section}."))
-    hint = f"did you mean '{inside[0]}'?" if inside else f"it holds keys such as '{known[0]}'"
-    return f"{section} is {show(value)}, but {hint}"
+    if inside:
+        return f"{section} is {show(value)}; did you mean '{inside[0]}'?"
+    return f"{section} is {show(value)}, but it holds keys such as '{known[0]}'"
 
 
 def explain_invalid(error: ValidationError) -> str:

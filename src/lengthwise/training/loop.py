@@ -28,7 +28,7 @@ from lengthwise.training import machine, memory
 from lengthwise.training.checkpoint import State, load_checkpoint, save_checkpoint, save_optimizer
 from lengthwise.training.distributed import ALONE, Alone
 from lengthwise.training.experiment import Experiment, TrainingConfig
-from lengthwise.training.interrupts import deferred_interrupts
+from lengthwise.training.interrupts import defer_interrupts
 from lengthwise.training.journal import NoJournal
 from lengthwise.training.origin import load_optimizer, load_origin
 from lengthwise.training.prefetch import draw_ahead
@@ -61,7 +61,7 @@ def train(run: Run, group: Alone = ALONE) -> Iterator[Progress]:
     device = machine.prepare(experiment.device, experiment.threads)
     if group.size == 1:  # several processes share a batch
         memory.check_training(experiment)
-    with run.locked() if group.leads else nullcontext(), deferred_interrupts() as interrupted:
+    with run.locked() if group.leads else nullcontext(), defer_interrupts() as interrupted:
         if not needs_training(run, group):
             return
         session = Session(run, device, group)
@@ -110,7 +110,7 @@ class Session:
         self.accuracy, self.first = run.last_accuracy(), self.state.step
         self.started = time.monotonic() - self.state.seconds  # of all sessions together
         if self.first == 0 and self.experiment.training.keeps(0) and group.leads:
-            run.keep_weights(self.state.tested, 0)
+            run.keep_weights(self.state.tested_solver, 0)
 
     def batches(self) -> Iterator[tuple[TrainingBatch, int]]:
         """The batches that are left, or this process's rows of them, drawn ahead for a GPU."""
@@ -141,12 +141,12 @@ class Session:
             self.metrics.append({**seen, "learning_rate": rate, **state.window.to_json()})
             state.window.clear()
         if step % experiment.evaluation.every == 0 or last:
-            tested = evaluate_during_training(state.tested, experiment, step, group)
+            tested = evaluate_during_training(state.tested_solver, experiment, step, group)
             self.accuracy = {a.length: a.exact_match for a in tested}
             self.metrics.append({**seen, "evaluation": [a.to_json() for a in tested]})
         state.seconds = time.monotonic() - self.started
         if config.keeps(step) and group.leads:
-            run.keep_weights(state.tested, step)
+            run.keep_weights(state.tested_solver, step)
         if save and group.leads:
             save_checkpoint(run, state, self.metrics)
         if log or loss.device.type == "cpu":  # to ask a GPU at every step would make it wait
@@ -170,7 +170,7 @@ class Session:
 
     def finish(self, interrupted: Callable[[], bool]) -> None:
         """The final evaluation, and the result."""
-        run, experiment, solver = self.run, self.experiment, self.state.tested
+        run, experiment, solver = self.run, self.experiment, self.state.tested_solver
         tested = evaluate_at_end(solver, experiment, self.group, interrupted)
         result = {
             "identity": run.identity,
@@ -353,11 +353,11 @@ def model_rng(
     if not solver.encoder.random:
         return nullcontext()
     purpose = ("dropout", step, rank) if rank else ("dropout", step)
-    return seeded(int(generator(experiment.seed, *purpose).integers(2**62)))
+    return torch_seed(int(generator(experiment.seed, *purpose).integers(2**62)))
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def torch_seed(seed: int) -> Iterator[None]:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield

@@ -16,12 +16,12 @@ from lengthwise.training.runs import (
     is_run,
 )
 
-READ = {CONFIG, IDENTITY, CODE, METRICS, RESULT, ENVIRONMENT}  # and so verified
+FILES_READ = {CONFIG, IDENTITY, CODE, METRICS, RESULT, ENVIRONMENT}  # and so verified
 
 
 def summarise_run(run: Run) -> dict[str, Any]:
     """Status, configuration in short, cost and accuracy of a run, as plain values."""
-    run.manifest.verify(left_out=run.large_files() | READ)
+    run.manifest.verify(left_out=run.large_files() | FILES_READ)
     last, sessions = run.last_record(), run.sessions()
     experiment, result = run.experiment, run.result
     tested = {a["length"]: a["exact_match"] for a in (result or {}).get("evaluation", [])}

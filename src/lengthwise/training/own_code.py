@@ -1,5 +1,6 @@
 """Which code of a user's own an experiment uses: it counts for the identity of a run."""
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -59,11 +60,12 @@ def changed_parts(experiment: "Experiment", recorded: Mapping[str, Any]) -> list
 
 
 def missing_code(recorded: Mapping[str, Any]) -> str | None:
-    """The user's own code that a run needs and that isn't loaded, in words."""
+    """The user's own code that a run needs and that isn't loaded, in words; None: nothing."""
     loaded = {f"{r.noun} {kind}" for r in Registry.all.values() for kind in r}
     loaded |= {f"mixture {name}" for name in MIXTURES}
-    for label, file in recorded["files"].items():
-        if label not in loaded:
-            where = f"--import {file}" if file else "it was defined in a notebook"
-            return f"the {label}, which is not imported ({where})"
-    return None
+    files = {label: file for label, file in recorded["files"].items() if label not in loaded}
+    if not files:
+        return None
+    options = dict.fromkeys(f"--import {shlex.quote(file)}" for file in files.values() if file)
+    where = [*options] or ["defined in a notebook"]
+    return f"code that is not imported: the {', the '.join(files)} ({' '.join(where)})"

@@ -50,12 +50,12 @@ NAME = re.compile(r"\w[\w.+=,-]{0,199}")
 CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "model.safetensors"
 METRICS, RESULT, FAILURE = "metrics.jsonl", "result.json", "failure.json"
 ENVIRONMENT = "environment.json"
-WRITTEN = {CHECKPOINT, WEIGHTS, METRICS, RESULT, FAILURE, ENVIRONMENT}  # by every training
-MADE_FIRST = {CONFIG, IDENTITY, CODE}  # with the run
+TRAINING_FILES = {CHECKPOINT, WEIGHTS, METRICS, RESULT, FAILURE, ENVIRONMENT}
+FIRST_FILES = {CONFIG, IDENTITY, CODE}  # that make a directory a run
 SECONDS_FOR_CREATION = 20.0  # at most, while other processes create the same run
 SECONDS_FOR_STATUS = 0.5  # another process may hold a run only to ask for its status
 OPTIMIZER = "optimizer.safetensors"
-KEPT = re.compile(r"weights-(\d+)\.safetensors")  # of a step
+KEPT_NAME = re.compile(r"weights-(\d+)\.safetensors")  # of a step
 SEED = re.compile(rb"^seed: (0|[1-9][0-9]{0,17})$", re.MULTILINE)  # in config.yaml
 # How the names of the model's tensors in a checkpoint begin, and those of its averaged weights.
 MODEL, AVERAGE = "model.", "average."
@@ -108,7 +108,7 @@ class Run:
                 raise UsageError("it isn't the experiment of the file identity beside it")
         except UsageError as error:
             if missing := missing_code(self.code):
-                raise NotImported(f"{self.path} needs {missing}: {error}") from None
+                raise NotImported(f"{self.path} needs {missing}") from None
             damaged = f"{self.path / CONFIG} is damaged, of another version, or of {NOT_IMPORTED}"
             raise UsageError(f"{damaged}: {error}") from None
         self.checkpoint = self.path / CHECKPOINT
@@ -289,7 +289,7 @@ class Run:
     def clear(self) -> None:
         """Forget all that the run has done, to train it again."""
         with self.locked():
-            made = (self.manifest.contents.keys() | WRITTEN) - MADE_FIRST
+            made = (self.manifest.contents.keys() | TRAINING_FILES) - FIRST_FILES
             # The sign of having finished goes first.
             self.write(dict.fromkeys(sorted(made, key=lambda name: name != RESULT)))
             self.write({CONFIG: self.experiment.to_yaml().encode()})  # it may keep other steps
@@ -309,7 +309,7 @@ class Run:
 
     def kept_steps(self) -> list[int]:
         """The steps whose weights can be loaded: those that are kept, and the last one."""
-        names = map(KEPT.fullmatch, self.manifest.contents)
+        names = map(KEPT_NAME.fullmatch, self.manifest.contents)
         last = {self.experiment.steps} if WEIGHTS in self.manifest.contents else set()
         return sorted(last | {int(name[1]) for name in names if name})
 
@@ -319,9 +319,8 @@ class Run:
 
     def load(self, device: str = "cpu", step: int | None = None) -> Solver:
         """The model: its final weights, those of the last checkpoint, or of a step that is kept."""
-        self.manifest.verify(
-            left_out=() if step is None else self.large_files()
-        )  # many steps may be kept
+        left_out = () if step is None else self.large_files()  # many steps may be kept
+        self.manifest.verify(left_out=left_out)
         self.metrics  # noqa: B018  # verifies them: a file that grows has checksums of its own
         solver = self.experiment.build()
         path, tensors = self.read_weights() if step is None else self.read_kept(step)
@@ -390,7 +389,7 @@ def is_free(path: Path, identity: str) -> bool:
     if Manifest.load(path).read(IDENTITY) == f"{identity}\n".encode():
         return False
     run = Run(path)
-    return run.identity != identity and run.manifest.contents.keys() <= MADE_FIRST
+    return run.identity != identity and run.manifest.contents.keys() <= FIRST_FILES
 
 
 def remove_partial_files(path: Path) -> None:

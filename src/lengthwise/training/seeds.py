@@ -22,7 +22,7 @@ from lengthwise.problems.layouts import Coordinates
 from lengthwise.solver import Solver
 from lengthwise.training import loop, machine
 from lengthwise.training.experiment import Experiment
-from lengthwise.training.interrupts import deferred_interrupts
+from lengthwise.training.interrupts import defer_interrupts
 from lengthwise.training.loop import Progress, Session
 from lengthwise.training.runs import Run
 
@@ -37,7 +37,7 @@ def train_seeds(runs: Sequence[Run], failures: dict[Run, str]) -> Iterator[Progr
     """
     experiment = runs[0].experiment
     device = machine.prepare(experiment.device, experiment.threads)
-    with ExitStack() as locks, deferred_interrupts() as interrupted:
+    with ExitStack() as locks, defer_interrupts() as interrupted:
         for run in runs:
             locks.enter_context(run.locked())
         sessions = [Session(run, device) for run in runs if loop.needs_training(run)]

@@ -48,10 +48,10 @@ NUMBERS = {
     "int": r"[-+]?(0|[1-9][0-9]*)",
     "float": r"[-+]?([0-9]+\.[0-9]*|\.?[0-9]+)([eE][-+]?[0-9]+)?",
 }
-OTHERWISE = (*NUMBERS, "timestamp")  # nothing here is a date
+REPLACED = (*NUMBERS, "timestamp")  # nothing here is a date
 for loader in (Loader, FastLoader):
     loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in OTHERWISE]
+        first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in REPLACED]
         for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     for name, pattern in NUMBERS.items():

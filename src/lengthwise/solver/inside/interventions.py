@@ -48,7 +48,7 @@ class Intervention:
         return replace(self, values=torch.from_numpy(found).to(solver.device))
 
     def check_length(self, length: int) -> None:
-        """Raise a UsageError unless problems of so many tokens can be changed."""
+        """Raise a UsageError unless problems of this length can be changed."""
         if self.positions and max(self.positions) >= length:
             raise UsageError(
                 f"there is no position {max(self.positions)}: the problem has {length} tokens,"

@@ -50,6 +50,7 @@ def record(solver: "Solver", problems: str | Sequence[str], layers: int | None) 
         solutions=solver.read_solutions(texts, operands, logits[:, batch.answer_at]),
         tokens=tokens_of(layout, operands),
         points=point_names(len(recorder.layers)),
+        heads=solver.encoder.config.heads,
         layout=layout,
         answer_at=np.arange(layout.n_supervised)[layout.answer_at],
         arrays=arrays,

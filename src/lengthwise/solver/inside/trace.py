@@ -40,6 +40,7 @@ class Trace:
     solutions: list["Solution"]  # the model's answers
     tokens: list[list[Token]]  # of each problem
     points: list[str]  # of the residual stream: "embedding", "after layer 1 attention", …
+    heads: int
     layout: Layout  # in which the problems are written
     answer_at: NDArray[np.int64]  # the positions at which the answer is read
     arrays: dict[str, Array]  # by the names of `AXES`
@@ -104,10 +105,6 @@ class Trace:
     def layers(self) -> int:
         """How often layers were applied."""
         return len(self.points) // 2
-
-    @property
-    def heads(self) -> int:
-        return self.head_outputs.shape[2]
 
     @property
     def problems(self) -> list[str]:
@@ -203,11 +200,13 @@ class Trace:
         np.savez(path, **self.arrays)  # type: ignore[arg-type]
 
     def to_json(self, layer: int | None = None, head: int | None = None) -> list[dict[str, Any]]:
-        """For each problem: tokens, answers at each point, and patterns of all heads or some."""
+        """For each problem: tokens, answers at each point, and patterns of all heads or some.
+
+        An attention without a softmax has no patterns, and they are left out.
+        """
         chosen = {a: v for a, v in (("layer", layer), ("head", head)) if v is not None}
         left = [axis for axis in AXES["patterns"][1:] if axis not in chosen]
-        patterns = self.select("patterns", **chosen)
-        return [
+        described: list[dict[str, Any]] = [
             {
                 "problem": solution.problem,
                 "answer": solution.answer,
@@ -230,11 +229,13 @@ class Trace:
                     )
                 ],
                 **chosen,
-                "pattern axes": left,
-                "patterns": patterns[i].tolist(),
             }
             for i, solution in enumerate(self.solutions)
         ]
+        if chosen or "patterns" in self.arrays:
+            for one, patterns in zip(described, self.select("patterns", **chosen), strict=True):
+                one |= {"pattern axes": left, "patterns": patterns.tolist()}
+        return described
 
     def __getitem__(self, name: str) -> Array:
         if name in self.arrays:
