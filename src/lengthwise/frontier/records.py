@@ -103,11 +103,13 @@ GRID: Setting = {
     "task": {"kind": "binary-multiplication", "second_digits": None},
     **COLUMNS,
     "layout": {"kind": "grid", "extra_padding": 2},
+    "model.width": 16,
     "training.steps": 500,
 }
 # A transformer that sees the whole grid as a sequence. Wei (2026) reports that such ones fail.
 WHOLE_GRID: Setting = {
     **GRID,
+    "model.heads": 4,
     "model.attention": "full",
     "model.depth": "fixed",
     "model.layers": 4,
