@@ -153,7 +153,7 @@ def add(*numbers: Numbers) -> Numbers:
     return Numbers.of(resolve_carries(columns))
 
 
-def multiply(a: Numbers, b: Numbers, base: int = 10) -> Numbers:
+def multiply(a: Numbers, b: Numbers, *, base: int = 10) -> Numbers:
     """The product a·b, by long multiplication."""
     columns = np.zeros((len(a), a.width + b.width), np.int64)
     for i in range(b.width):

@@ -96,7 +96,7 @@ class GridLayout(Layout):
 
         def target(kind: int, row: int) -> Numbers:
             lowest = 0 if kind == SUM else row
-            total = multiply(first, Numbers.of(digits[:, lowest : row + 1]), self.base)
+            total = multiply(first, Numbers.of(digits[:, lowest : row + 1]), base=self.base)
             return Numbers.of(total.digits[:, row - lowest :])
 
         supervised = self.fields[: 2 * self.rows]
@@ -112,7 +112,7 @@ class GridLayout(Layout):
         return np.where(written <= 9, written, 0)
 
     def decode_answer(self, tokens: TokenArray) -> tuple[Numbers, NDArray[np.bool_]]:
-        valid: NDArray[np.bool_] = (tokens < self.base).all(1)
+        valid: NDArray[np.bool_] = np.all(tokens < self.base, axis=1)
         return Numbers.of(np.where(valid[:, None], tokens, 0)), valid
 
     def decode(self, tokens: TokenArray) -> tuple[Numbers, ...]:
