@@ -75,8 +75,8 @@ PAPER_INPUT: Setting = {
     "layout": "paper",
     "data.test_digits": 20,
     "data.sampling": "problem-length",
-    "model.attention": {"kind": "local", "window": 22, "over": "index"},
-    "model.position": {"kind": "relative-key", "coordinate": "index"},
+    "model.attention": {"kind": "positional", "window": 22, "over": "index"},
+    "model.position": {"kind": "relative-bias", "coordinate": "index", "strength": 16},
 }
 
 
