@@ -6,6 +6,7 @@ from typing import Literal
 
 from lengthwise.base import UsageError, nearest
 from lengthwise.frontier.records import (
+    GRID,
     LONG_MULTIPLICATION,
     RECORDS,
     SUM,
@@ -17,6 +18,7 @@ from lengthwise.frontier.records import (
 WIDTH, HEADS, STEPS = "model.width", "model.heads", "training.steps"
 SUM_TESTS = {5: 500, 10: 500, 20: 500, 100: 100, 1000: 20}
 SHORT_SUM_TESTS = {5: 500, 6: 500, 10: 500, 20: 100}  # where a layer costs the square of a length
+GRID_TESTS, SHORT_GRID_TESTS = {5: 500, 6: 500, 10: 500, 20: 100, 100: 2}, {5: 500, 6: 500}
 PRODUCT_TESTS = {5: 200, 10: 200, 20: 100, 100: 2}
 
 
@@ -120,6 +122,28 @@ def products() -> dict[str, Ablation]:
         "5 × 3 digits: trained on 3 × 2": {**train_on(3), **two_digits},
     }
     return {label: Ablation(changed, PRODUCT_TESTS) for label, changed in changes.items()}
+
+
+# The whole grid is seen as a sequence. Wei (arXiv 2603.29069) reports that such models fail.
+WHOLE_GRID: Setting = {
+    WIDTH: 16,
+    HEADS: 4,
+    "model.layers": 4,
+    "model.attention": "full",
+    "model.depth": "fixed",
+    "model.position": "relative-key",
+}
+
+
+@ablations("grid", GRID, second_digits="same")
+def grids() -> dict[str, Ablation]:
+    return {
+        "nothing": Ablation({}, GRID_TESTS),
+        "half of the width (16)": Ablation({WIDTH: 16}, GRID_TESTS),
+        "columns and symbols: full attention over a sequence": Ablation(
+            WHOLE_GRID, SHORT_GRID_TESTS
+        ),
+    }
 
 
 def find_ablations(name: str) -> LengthRecord:

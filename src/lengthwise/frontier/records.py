@@ -103,17 +103,7 @@ GRID: Setting = {
     "task": {"kind": "binary-multiplication", "second_digits": None},
     **COLUMNS,
     "layout": {"kind": "grid", "extra_padding": 2},
-    "model.width": 16,
     "training.steps": 500,
-}
-# A transformer that sees the whole grid as a sequence. Wei (2026) reports that such ones fail.
-WHOLE_GRID: Setting = {
-    **GRID,
-    "model.heads": 4,
-    "model.attention": "full",
-    "model.depth": "fixed",
-    "model.layers": 4,
-    "model.position": "relative-key",
 }
 
 
@@ -149,11 +139,7 @@ def grid() -> dict[str, Trial]:
     tests = {5: 1000, 10: 1000, 20: 1000, 50: 100, 100: 20, 200: 5, 500: 1, 1000: 1}
     goals = {20: 1.0, 100: 1.0, 1000: 1.0}
     stress_tests = {5: 100, 20: 20, 100: 2}
-    few_tests = {5: 1000, 6: 1000, 8: 1000}
-    return {
-        "columns": Trial(GRID, tests, goals, stress_tests, "same"),
-        "full attention": Trial(WHOLE_GRID, few_tests, second_digits="same"),
-    }
+    return {"n×n": Trial(GRID, tests, goals, stress_tests, "same")}
 
 
 def find_record(name: str) -> LengthRecord:
