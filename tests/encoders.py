@@ -29,6 +29,7 @@ PROBLEMS: dict[str, tuple[object, object]] = {
         {"kind": "compact", "order": LEAST_FIRST},
     ),
     "running-sums": ({"kind": "addition", "operands": 3}, "running-sums"),
+    "grid": ({"kind": "multiplication", "second_digits": 2}, "grid"),
     "rows": ({"kind": "multiplication", "second_digits": 2}, "long-multiplication"),
 }
 

@@ -11,6 +11,7 @@ from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import (
     TASKS,
     Addition,
+    BinaryMultiplication,
     ElementwiseAddition,
     ModularAddition,
     ModularMultiplication,
@@ -61,7 +62,8 @@ PAIRS = [
 ]
 CASES = [(*pair, (1, 13)[number % 2]) for number, pair in enumerate(PAIRS)]
 NAMES = ["-".join(map(label, case)) for case in CASES]
-ROWS = [i for i, (layout, *_) in enumerate(CASES) if layout["kind"] == "running-sums"]
+IN_ROWS = ("long-multiplication", "running-sums", "grid")
+ROWS = [i for i, (layout, *_) in enumerate(CASES) if layout["kind"] in IN_ROWS]
 SOME, SOME_NAMES = (  # with every layout and every task
     [part[i] for i in sorted({*range(0, len(CASES), 3), *ROWS})] for part in (CASES, NAMES)
 )
@@ -84,13 +86,13 @@ def written(text: str, width: int, least_first: bool) -> str:
 
 
 def test_all_layouts_and_tasks_have_cases() -> None:
-    """Only long multiplication and running sums refuse tasks."""
+    """Only layouts with rows refuse tasks."""
     for cases in (CASES, SOME):
         assert {layout["kind"] for layout, *_ in cases} == set(LAYOUTS)
         assert {task["kind"] for _, task, _ in cases} == set(TASKS)
     pairs = [(layout, task) for layout in LAYOUT_OPTIONS for task in TASK_OPTIONS]
     refused = {layout["kind"] for layout, task in pairs if not fits(layout, task)}
-    assert refused == {"long-multiplication", "running-sums"}
+    assert refused == set(IN_ROWS)
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -166,6 +168,9 @@ def test_coordinates_say_where_each_digit_stands(case: tuple[object, object, int
             elif layout.options.kind == "running-sums":
                 assert operand == 0
                 operand, row = row, 0  # each row is an operand, from the units on
+            elif layout.options.kind == "grid" and operand == 1 and power > row:
+                assert token == line[column - 1]  # every cell of a row has its digit
+                continue
             elif operand == 1:
                 row = 0  # digits of the second operand belong to the rows that they make
             key = operand, row
@@ -278,6 +283,8 @@ LENGTHS: list[tuple[Task, int, object, int, int]] = [
     (ModularAddition(modulus=10**6, constant_length=True), 2, "fitted", 6 + 1 + 2, 6),
     (Multiplication(), 35, "long-multiplication", 2 * 3 * (36 + 1) + 3, 38),
     (Addition(operands=12), 20, "running-sums", 2 * 12 * (22 + 1) - 1, 22),
+    (Multiplication(), 35, "grid", 3 * 3 * (36 + 1) - 1, 38),
+    (BinaryMultiplication(second_digits=1), 5, "grid", 3 * 2 * (6 + 1) - 1, 7),
 ]
 
 
@@ -438,3 +445,47 @@ def test_long_multiplication_has_the_rows_that_second_operands_need(
             values = [int("0" + n.to_text()[0]) for n in numbers]
             sums = [first * (second % 10 ** (row + 1)) // 10**row for row in range(rows)]
             assert values == [*sums, *(first * int(digit) for digit in str(second)[::-1])]
+
+
+@pytest.mark.parametrize("task", [BinaryMultiplication(second_digits=None), Multiplication()])
+@pytest.mark.parametrize(
+    ("first", "second"), [("110", "101"), ("1", "1"), ("0", "11"), ("11", "0")]
+)
+def test_a_grid_has_a_cell_for_each_pair_of_digits(
+    task: BinaryMultiplication | Multiplication, first: str, second: str
+) -> None:
+    """Its targets are the product of each row and the sum of all rows so far, in full."""
+    operands = Numbers.from_text([first, "1"]), Numbers.from_text([second, "1"])
+    layout = build("grid", task, 3).fit(operands)
+    rows, width = max(2, len(second)), len(first) + 2
+    cells = layout.encode(operands)[0]
+    cells = np.append(cells, VOCABULARY.index("×")).reshape(3, rows, width)
+    assert (cells[0, :, :-1] == PAD).all()
+    for row in range(rows):
+        digit = int(second[-1 - row]) if row < len(second) else PAD
+        digits = [*map(int, reversed(first)), PAD]
+        assert cells[1, row, :-1].tolist() == digits
+        assert cells[2, row, :-1].tolist() == [*[digit] * len(first), PAD]
+    at = layout.coordinates(operands)
+    place = np.tile(np.arange(width), 3 * rows)[:-1]
+    assert (at.significance - at.row).tolist() == place.tolist()
+    assert not at.shared.any()
+
+    def value(symbols: list[int]) -> int:
+        return sum(symbol * task.base**i for i, symbol in enumerate(symbols))
+
+    targets = layout.encode_targets(operands, task.answer(*operands))[0].reshape(2, rows, width)
+    multiplicand, multiplier = int(first, task.base), second[::-1]
+    total = 0
+    for row in range(rows):
+        product = multiplicand * int(multiplier[row]) if row < len(second) else 0
+        total += product * task.base**row
+        assert value(targets[1, row].tolist()) == product
+        assert value(targets[0, row].tolist()) == total // task.base**row
+
+
+def test_a_grid_reads_digits_of_its_base_only() -> None:
+    layout = build("grid", BinaryMultiplication(second_digits=None), 2)
+    numbers, valid = layout.decode_answer(np.array([[1, 1, 0, 0], [1, 2, 0, 0], [1, PAD, 0, 0]]))
+    assert valid.tolist() == [True, False, False]
+    assert numbers.to_text()[0] == "11"

@@ -12,7 +12,7 @@ import lengthwise
 from lengthwise.arithmetic.digits import Numbers, add, multiply, random_numbers
 from lengthwise.base import UsageError
 from lengthwise.frontier import rule
-from lengthwise.frontier.records import LONG_MULTIPLICATION, RUNNING_SUMS, SUM
+from lengthwise.frontier.records import GRID, LONG_MULTIPLICATION, RUNNING_SUMS, SUM
 from lengthwise.frontier.rule import check_rule
 from lengthwise.model import Encoder, neighbourhoods
 from lengthwise.model.rewrite import Rewrite
@@ -26,7 +26,7 @@ POSITION = {
     "clip": 1,
     "by_operands": True,
 }
-SEQUENCES = ["rows", "running-sums", "sum-from-units", "three", "product-from-units"]
+SEQUENCES = ["rows", "running-sums", "grid", "sum-from-units", "three", "product-from-units"]
 
 
 def rewriter(layers_per_round: int = 2, **fields: Any) -> Encoder:
@@ -250,3 +250,28 @@ def test_the_rule_covers_every_neighbourhood_of_products() -> None:
                 symbols = layout.encode_targets(operands, multiply(*operands))
                 batch = rule.Covering(layout, (operands[0], operands[1]), symbols)
                 assert {key for key, _ in rule.ask_batch(solver, depth, batch)} <= covered
+
+
+def test_the_rule_covers_every_neighbourhood_of_binary_grids() -> None:
+    """Nothing in longer products is new; an untrained model fails; decimal grids are not listed."""
+    solver = initial_solver(keys.load(None, {**GRID, "model.width": 8}))
+    depth = solver.encoder.depth
+    assert isinstance(depth, Rewrite)
+    covered: set[bytes] = set()
+    with solver.testing():
+        for batch in rule.covering_grids(solver.layout):
+            covered |= {key for key, _ in rule.ask_batch(solver, depth, batch)}
+        rng = np.random.default_rng(0)
+        for bits in (2, 9, 30):
+            lengths = rng.integers(1, bits + 1, (2, 30))
+            operands: Any = solver.task.admit(*(random_numbers(rng, own) for own in lengths))
+            for padding in (0, 2):
+                layout = solver.layout.fit(operands, padding)
+                symbols = layout.encode_targets(operands, solver.task.answer(*operands))
+                batch = rule.Covering(layout, operands, symbols)
+                assert {key for key, _ in rule.ask_batch(solver, depth, batch)} <= covered
+    found = check_rule(solver)
+    assert found["neighbourhoods"] == len(covered)
+    assert found["wrong"] > 0
+    decimal = {**GRID, "task": {"kind": "multiplication", "second_digits": None}}
+    assert not rule.can_check_rule(initial_solver(keys.load(None, decimal)))

@@ -12,6 +12,7 @@ from lengthwise.arithmetic.digits import Numbers, random_numbers
 from lengthwise.arithmetic.tasks import (
     SYMBOL,
     Addition,
+    BinaryMultiplication,
     ElementwiseAddition,
     ModularAddition,
     ModularMultiplication,
@@ -129,3 +130,15 @@ def test_products(second_digits: int | None, modulus: int, data: Any) -> None:
     assert answers(task, rows) == [str(a * b) for a, b in rows]
     assert answers(modular, rows) == [str(a * b % modulus) for a, b in rows]
     assert task.operand_digits(40) == modular.operand_digits(40) == (40, second_digits or 40)
+
+
+@given(st.lists(st.tuples(positive(40), positive(40)), min_size=1, max_size=20))
+def test_binary_products(rows: list[tuple[int, ...]]) -> None:
+    """Decimal digits become bits of the same lengths, whose products are those of integers."""
+    task = BinaryMultiplication(second_digits=None)
+    sampled = [Numbers.from_ints(column) for column in zip(*rows, strict=True)]
+    operands = task.admit(*sampled)
+    for before, after in zip(sampled, operands, strict=True):
+        assert list(map(len, after.to_text())) == list(map(len, before.to_text()))
+    texts = zip(*(numbers.to_text() for numbers in operands), strict=True)
+    assert task.answer(*operands).to_text() == [f"{int(a, 2) * int(b, 2):b}" for a, b in texts]

@@ -115,31 +115,31 @@ def significant_digits(digits: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(nonzero.any(1), digits.shape[1] - nonzero[:, ::-1].argmax(1), 1)
 
 
-def resolve_carries(columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Digits of the numbers sum_i columns[:, i]·10^i ≥ 0; columns may have any size and sign.
+def resolve_carries(columns: NDArray[np.int64], base: int = 10) -> NDArray[np.int64]:
+    """Digits of the numbers sum_i columns[:, i]·base^i ≥ 0; columns may have any size and sign.
 
     >>> resolve_carries(np.array([[18, 12, 0]])).tolist()  # 18 + 12·10 = 138
     [[8, 3, 1]]
     """
     if len(columns) <= FEW:
-        return np.array([resolve_row(row.tolist()) for row in columns], np.int64).reshape(
+        return np.array([resolve_row(row.tolist(), base) for row in columns], np.int64).reshape(
             columns.shape
         )
-    powers = columns.T.copy()  # one row a power of ten
+    powers = columns.T.copy()  # one row a power
     carry = np.zeros(len(columns), np.int64)
     for power in powers:
         power += carry
-        carry = power // 10
-        power -= 10 * carry
+        carry = power // base
+        power -= base * carry
     assert not carry.any(), "the numbers don't fit the columns"
     return np.ascontiguousarray(powers.T)
 
 
-def resolve_row(columns: list[int]) -> list[int]:
+def resolve_row(columns: list[int], base: int = 10) -> list[int]:
     """As `resolve_carries`, for one number."""
     carry = 0
     for power, value in enumerate(columns):
-        carry, columns[power] = divmod(value + carry, 10)
+        carry, columns[power] = divmod(value + carry, base)
     assert not carry, "the numbers don't fit the columns"
     return columns
 
@@ -153,12 +153,12 @@ def add(*numbers: Numbers) -> Numbers:
     return Numbers.of(resolve_carries(columns))
 
 
-def multiply(a: Numbers, b: Numbers) -> Numbers:
+def multiply(a: Numbers, b: Numbers, *, base: int = 10) -> Numbers:
     """The product a·b, by long multiplication."""
     columns = np.zeros((len(a), a.width + b.width), np.int64)
     for i in range(b.width):
         columns[:, i : i + a.width] += a.digits * b.digits[:, i : i + 1]
-    return Numbers.of(resolve_carries(columns))
+    return Numbers.of(resolve_carries(columns, base))
 
 
 def remainder(a: Numbers, modulus: int) -> Numbers:

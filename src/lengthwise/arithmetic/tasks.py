@@ -146,8 +146,9 @@ class ModularAddition(Modular):
 
 
 class Product(Task):
-    """What both multiplications share: a second operand with a length of its own."""
+    """What multiplications share: a second operand with a length of its own."""
 
+    base: ClassVar[int] = 10  # in which numbers are written
     second_digits: int | None = Field(
         3, ge=1, description="digits of the second operand; null: as many as the first"
     )
@@ -171,6 +172,32 @@ class Multiplication(Product):
 
     def answer(self, *operands: Numbers) -> Numbers:
         return digits.multiply(*operands)
+
+
+@TASKS.register("binary-multiplication")
+class BinaryMultiplication(Product):
+    """x₁ × x₂ in base 2: all numbers are written with the digits 0 and 1.
+
+    >>> six, five = Numbers.from_text(["110"]), Numbers.from_text(["101"])
+    >>> BinaryMultiplication().answer(six, five).to_text()
+    ['11110']
+    """
+
+    symbol: ClassVar[str] = "×"
+    base: ClassVar[int] = 2
+
+    def admit(self, *operands: Numbers) -> tuple[Numbers, ...]:
+        """Odd digits become 1, even ones 0; a leading digit stays what it is, 0 or not."""
+
+        def to_bits(numbers: Numbers) -> Numbers:
+            leading = np.arange(numbers.width) == numbers.lengths[:, None] - 1
+            bits = np.where(leading, numbers.digits > 0, numbers.digits % 2)
+            return Numbers(bits, numbers.lengths)
+
+        return tuple(map(to_bits, operands))
+
+    def answer(self, *operands: Numbers) -> Numbers:
+        return digits.multiply(*operands, base=self.base)
 
 
 @TASKS.register("modular-multiplication")

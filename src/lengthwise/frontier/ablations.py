@@ -6,6 +6,7 @@ from typing import Literal
 
 from lengthwise.base import UsageError, nearest
 from lengthwise.frontier.records import (
+    GRID,
     LONG_MULTIPLICATION,
     RECORDS,
     SUM,
@@ -14,9 +15,10 @@ from lengthwise.frontier.records import (
     Trial,
 )
 
-WIDTH = "model.width"
+WIDTH, HEADS, STEPS = "model.width", "model.heads", "training.steps"
 SUM_TESTS = {5: 500, 10: 500, 20: 500, 100: 100, 1000: 20}
-SHORT_SUM_TESTS = {5: 500, 10: 500, 20: 100}  # where a round costs the square of a length
+SHORT_SUM_TESTS = {5: 500, 6: 500, 10: 500, 20: 100}  # where a layer costs the square of a length
+GRID_TESTS, SHORT_GRID_TESTS = {5: 500, 6: 500, 10: 500, 20: 100, 100: 2}, {5: 500, 6: 500}
 PRODUCT_TESTS = {5: 200, 10: 200, 20: 100, 100: 2}
 
 
@@ -56,33 +58,53 @@ def train_on(digits: int) -> Setting:
     return {"data.train_digits": digits, **lengths}
 
 
-# Hidden vectors go from round to round, and attention reaches one column to either side.
+# Hidden vectors go from iteration to iteration; attention reaches one column to either side.
 HIDDEN_VECTORS: Setting = {
     "model.layers": 6,
     "model.attention": {"kind": "positional", "window": 1, "over": "significance"},
     "model.depth": {"kind": "until-stable", "extra_layers": 4, "reinject_input": True},
 }
-FULL_ATTENTION: Setting = {**HIDDEN_VECTORS, "model.attention": "full"}
+# Every token sees all others. Distances of up to 8 columns can be told apart.
+FULL_ATTENTION: Setting = {
+    **HIDDEN_VECTORS,
+    "model.attention": "full",
+    "model.position.clip": 8,
+}
+# The paper's input: fields of 20 places, the most significant digit first, no powers of ten. The
+# digit to add is 21 places away. The window has room for it and for its neighbours.
 PAPER_INPUT: Setting = {
-    "layout.order": "most-significant-first",
-    "model.position.coordinate": "index",
-    "model.position.clip": 16,
+    **HIDDEN_VECTORS,
+    "layout": "paper",
+    "data.test_digits": 20,
+    "data.sampling": "problem-length",
+    "model.attention": {"kind": "positional", "window": 22, "over": "index"},
+    "model.position": {"kind": "relative-bias", "coordinate": "index", "strength": 16},
 }
 
 
 @ablations("addition", SUM)
 def sums() -> dict[str, Ablation]:
-    kept: dict[str, Setting] = {
+    long: dict[str, Setting] = {
         "nothing": {},
         "carry chains and repeated digits": {"data.mixture": {}},
         "sums of 4 and 5 digits": train_on(3),
         "sums of 3 to 5 digits": train_on(2),
         "the second layer of a round": {"model.depth.layers_per_round": 1},
         "a quarter of the width (24)": {WIDTH: 24},
+        "a quarter of the width (24), 4000 steps": {WIDTH: 24, STEPS: 4000},
+        "three eighths of the width (20), 4000 steps": {WIDTH: 20, HEADS: 4, STEPS: 4000},
         "half of the width (16)": {WIDTH: 16},
+        "half of the width (16), 4000 steps": {WIDTH: 16, STEPS: 4000},
         "symbols between rounds: hidden vectors": HIDDEN_VECTORS,
     }
-    return {label: Ablation(changes, SUM_TESTS) for label, changes in kept.items()}
+    short: dict[str, Setting] = {
+        "symbols and two columns: hidden vectors, full attention": FULL_ATTENTION,
+        "alignment, symbols and two columns: the paper's input": PAPER_INPUT,
+    }
+    return {
+        **{label: Ablation(changes, SUM_TESTS) for label, changes in long.items()},
+        **{label: Ablation(changes, SHORT_SUM_TESTS) for label, changes in short.items()},
+    }
 
 
 @ablations("multiplication", LONG_MULTIPLICATION, second_digits="same")
@@ -100,6 +122,28 @@ def products() -> dict[str, Ablation]:
         "5 × 3 digits: trained on 3 × 2": {**train_on(3), **two_digits},
     }
     return {label: Ablation(changed, PRODUCT_TESTS) for label, changed in changes.items()}
+
+
+# The whole grid is seen as a sequence. Wei (arXiv 2603.29069) reports that such models fail.
+WHOLE_GRID: Setting = {
+    WIDTH: 16,
+    HEADS: 4,
+    "model.layers": 4,
+    "model.attention": "full",
+    "model.depth": "fixed",
+    "model.position": "relative-key",
+}
+
+
+@ablations("grid", GRID, second_digits="same")
+def grids() -> dict[str, Ablation]:
+    return {
+        "nothing": Ablation({}, GRID_TESTS),
+        "half of the width (16)": Ablation({WIDTH: 16}, GRID_TESTS),
+        "columns and symbols: full attention over a sequence": Ablation(
+            WHOLE_GRID, SHORT_GRID_TESTS
+        ),
+    }
 
 
 def find_ablations(name: str) -> LengthRecord:

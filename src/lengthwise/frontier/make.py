@@ -47,6 +47,7 @@ DIGITS_AT_ONCE = 4_000_000  # of the first operands of test problems, so that th
 SHORT = 1000  # digits of problems that are quickly tested
 STRESS_PARTS = ("stress", "stress, fewest iterations")
 TARGETS = {  # by layout
+    "grid": "the answer, and the rows of products and sums",
     "long-multiplication": "the answer, and the rows of partial products and sums",
     "running-sums": "the answer, the operands, and the sum after each of them",
 }

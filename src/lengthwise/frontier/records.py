@@ -98,6 +98,15 @@ RUNNING_SUMS: Setting = {
 }
 
 
+# A cell for each pair of digits: it sees its neighbours in its row and in the row below.
+GRID: Setting = {
+    "task": {"kind": "binary-multiplication", "second_digits": None},
+    **COLUMNS,
+    "layout": {"kind": "grid", "extra_padding": 2},
+    "training.steps": 500,
+}
+
+
 @record("addition", "sums, trained on 1 to 5 digits")
 def addition() -> dict[str, Trial]:
     tests = {5: 1000, 20: 1000, 100: 1000, 1000: 100, 10_000: 100, 100_000: 20, 1_000_000: 100}
@@ -123,6 +132,14 @@ def operands() -> dict[str, Trial]:
         f"{count} numbers": Trial(RUNNING_SUMS, lengths, {30: 1.0}, stress_tests, operands=count)
         for count, lengths in tests_by_count.items()
     }
+
+
+@record("grid", "binary products on a grid, trained on 1 to 5 bits by 1 to 5")
+def grid() -> dict[str, Trial]:
+    tests = {5: 1000, 10: 1000, 20: 1000, 50: 100, 100: 20, 200: 5, 500: 1, 1000: 1}
+    goals = {20: 1.0, 100: 1.0, 1000: 1.0}
+    stress_tests = {5: 100, 20: 20, 100: 2}
+    return {"n×n": Trial(GRID, tests, goals, stress_tests, "same")}
 
 
 def find_record(name: str) -> LengthRecord:

@@ -15,18 +15,19 @@ import torch
 from numpy.typing import NDArray
 
 from lengthwise.arithmetic.digits import Numbers, add, multiply
-from lengthwise.arithmetic.tasks import Addition, Multiplication, Task
+from lengthwise.arithmetic.tasks import Addition, BinaryMultiplication, Multiplication, Task
 from lengthwise.base import UsageError
 from lengthwise.model.neighbourhoods import Ints, Neighbourhoods
 from lengthwise.model.rewrite import Rewrite
 from lengthwise.problems.batch import Batch
-from lengthwise.problems.layouts import Layout, RunningSumsLayout
+from lengthwise.problems.layouts import GridLayout, Layout, RunningSumsLayout
 from lengthwise.solver import Solver
 
 Operands = tuple[Numbers, Numbers]
 AT_ONCE = 50_000  # problems
 PADDED = 6  # digits of a layout with padding above every problem
 AT_ONCE_ROWS = 10_000  # problems of long multiplication
+BITS = 5  # of binary operands that show every neighbourhood of a grid
 WITH_ZERO = [str(n) for n in range(2_000)]  # that are added to 0
 
 
@@ -172,9 +173,21 @@ def covering_product_batches(layout: Layout) -> Iterator[Covering]:
     yield from covering_row_sums(layout)
 
 
+def covering_grids(layout: Layout) -> Iterator[Covering]:
+    """All binary products of a few bits, with and without padding and rows without a digit."""
+    numbers = Numbers.from_text([f"{n:b}" for n in range(2**BITS)])
+    first, second = np.divmod(np.arange(len(numbers) ** 2), len(numbers))
+    operands = numbers[first], numbers[second]
+    answer = multiply(*operands, base=2)
+    for lengths in ([BITS, BITS], [BITS + 1, BITS], [BITS + 3, BITS + 1]):
+        fitted = layout.for_lengths(lengths)
+        yield Covering(fitted, operands, fitted.encode_targets(operands, answer))
+
+
 COVERING: dict[type[Task], Callable[[Layout], Iterator[Covering]]] = {
     Addition: covering_sum_batches,
     Multiplication: covering_product_batches,
+    BinaryMultiplication: covering_grids,
 }
 
 
@@ -183,7 +196,10 @@ def can_check_rule(solver: Solver) -> bool:
     known = isinstance(solver.encoder.depth, Rewrite) and type(solver.task) in COVERING
     rows = isinstance(solver.layout, RunningSumsLayout)
     few = rows or len(solver.layout.operand_digits) == 2
-    return known and few and solver.layout.least_first
+    # Only binary grids are listed, and binary products on grids only.
+    in_grid = isinstance(solver.layout, GridLayout)
+    listed = in_grid == isinstance(solver.task, BinaryMultiplication)
+    return known and few and listed and solver.layout.least_first
 
 
 def check_rule(solver: Solver) -> dict[str, Any]:

@@ -194,7 +194,7 @@ class Solver(
             raise UsageError(f"numbers have at least 1 digit, not {digits}")
         trained = self.task.second_digits
         longer = trained is not None and (digits == "same" or digits > trained)
-        if longer and self.layout.options.kind != "long-multiplication":
+        if longer and self.layout.most_digits(1) is not None:
             raise UsageError(
                 f"this model multiplies by numbers of up to {trained} digits; the layout"
                 " 'long-multiplication' takes longer ones"

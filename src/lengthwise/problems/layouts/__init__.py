@@ -2,6 +2,7 @@
 
 from lengthwise.base import import_modules
 from lengthwise.problems.layouts.fitted import FittedLayout
+from lengthwise.problems.layouts.grid import GridLayout
 from lengthwise.problems.layouts.layout import (
     LAYOUTS,
     PAD,
@@ -31,6 +32,7 @@ __all__ = [
     "Coordinate",
     "Coordinates",
     "FittedLayout",
+    "GridLayout",
     "Layout",
     "LongMultiplicationLayout",
     "PaperLayout",
