@@ -30,14 +30,8 @@ INSIDE = {
     *("check_code", "locked", "check_held", "write", "read_json", "open_metrics", "clean_up"),
     *("record_session", "finish", "keep_weights", "large_files", "read_weights", "read_kept"),
     *("describe_differences", "curve_length", "curve_points", "groups", "sort_by_keys"),
-    *(
-        "last_accuracy",
-        "answer_symbols",
-        "training_layout",
-        "extra_padding",
-        "identity_fields",
-        "last_record",
-    ),
+    *("last_accuracy", "last_record", "answer_symbols", "training_layout", "extra_padding"),
+    "identity_fields",
 }
 
 
