@@ -29,8 +29,9 @@ INSIDE = {
     *("group_by_layout", "read_solutions", "check_layers", "generate_model_card"),
     *("check_code", "locked", "check_held", "write", "read_json", "open_metrics", "clean_up"),
     *("record_session", "finish", "keep_weights", "large_files", "read_weights", "read_kept"),
-    *("describe_differences", "curve_length", "curve_points", "groups", "last_accuracy"),
-    *("answer_symbols", "training_layout", "extra_padding", "identity_fields", "last_record"),
+    *("describe_differences", "curve_length", "curve_points", "groups", "sort_by_keys"),
+    *("last_accuracy", "last_record", "answer_symbols", "training_layout", "extra_padding"),
+    "identity_fields",
 }
 
 

@@ -1,22 +1,25 @@
-"""A user's file that registers one of everything; `test_extensions.py` tests its contracts."""
+"""A user's file that registers one of everything; `test_registries.py` tests its contracts."""
 
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from lengthwise.arithmetic import digits
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import TASKS, Task
-from lengthwise.model.attention import ATTENTIONS, FullAttention
+from lengthwise.base import UsageError
+from lengthwise.model.attention import ATTENTIONS, Attention, FullAttention
+from lengthwise.model.config import ModelConfig
 from lengthwise.model.depth import DEPTHS, Depth
 from lengthwise.model.encoder import Encoder
 from lengthwise.model.pairs import Pairs
 from lengthwise.model.positions import POSITIONS, ModelShape, Position
 from lengthwise.model.positions.position import move_heads_first
-from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
+from lengthwise.problems.layouts import LAYOUTS, Coordinates, Layout, WrittenField
 from lengthwise.problems.mixtures import mixture
 from lengthwise.problems.sampling import select_rows
 
@@ -90,6 +93,31 @@ class CappedAttention(FullAttention):
 
     def mask(self, scores: Tensor, pairs: Pairs) -> Tensor:
         return super().mask((scores / self.options.cap).tanh() * self.options.cap, pairs)
+
+
+@ATTENTIONS.register("own-linear")
+class LinearAttention(Attention):
+    """Attention without a softmax, and so without scores (Katharopoulos et al., 2020)."""
+
+    class Options(Attention.Options):
+        def check(self, config: ModelConfig) -> None:
+            if POSITIONS[config.position.kind].scores is not Position.scores:
+                raise UsageError("the attention 'own-linear' takes no embedding with scores")
+
+    def __init__(self, options: Options, width: int, heads: int, dropout: float):
+        super().__init__(options, width, heads, dropout)
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.dropout, self.output = nn.Dropout(dropout), nn.Linear(width, width)
+
+    def pairs(self, tokens: Tensor, coordinates: Coordinates[Tensor]) -> Pairs:
+        return Pairs(coordinates, tokens.shape[1])
+
+    def forward(self, x: Tensor, position: Position, pairs: Pairs, read: Tensor | None) -> Tensor:
+        q = self.split_heads(self.query(x[:, : pairs.queries]))
+        k, v = self.split_heads(self.key(x)), self.split_heads(self.value(x))
+        q, k = (F.elu(rotated) + 1 for rotated in position.rotate(q, k, pairs))
+        mixed = q @ (k.mT @ v) / (q @ k.sum(-2, keepdim=True).mT)
+        return self.output(self.merge_heads(self.dropout(mixed)))
 
 
 @DEPTHS.register("own-averaged")

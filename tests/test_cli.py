@@ -455,6 +455,13 @@ def test_run_names_are_never_broken(
         assert max(map(len, lines)) <= 80
 
 
+def test_a_table_breaks_no_word(capsys: Capture) -> None:
+    output.print_table(["run", "reason"], [["first", "a-file/of-my-own.py " * 20], ["second", ""]])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 4
+    assert set(" ".join(lines[2:]).split()) == {"first", "a-file/of-my-own.py", "second"}
+
+
 def test_every_command_has_help_with_an_example(capsys: Capture) -> None:
     def check(parser: argparse.ArgumentParser, words: list[str]) -> None:
         with pytest.raises(SystemExit) as stop:

@@ -37,6 +37,7 @@ for words in json.load(sys.stdin):
 USE_EXAMPLES = """
 import lengthwise
 from lengthwise.evaluation.stress import stress
+from lengthwise.paper import ARTEFACTS
 fields = {
     "task": "subtraction", "layout": "answer-field", "data.mixture": {"round-numbers": 0.5},
     "model": {"preset": "tiny", "position": "kerple", "attention": "capped", "depth": "sampled"},
@@ -44,6 +45,7 @@ fields = {
 }
 run = lengthwise.train(fields, progress=False)
 assert "equal operands" in {outcome.case for outcome in stress(run.load(), [4], 5)}
+assert ARTEFACTS["far-embeddings"].has_figure
 """
 
 

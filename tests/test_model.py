@@ -13,6 +13,7 @@ from pairwise import pairwise
 from torch import Tensor, nn
 
 from lengthwise.base import UsageError, generator
+from lengthwise.base.code import is_own
 from lengthwise.model import ModelConfig, local
 from lengthwise.model.attention import ATTENTIONS
 from lengthwise.model.depth import DEPTHS
@@ -246,6 +247,16 @@ def variants(kind: str) -> list[dict[str, Any]]:
     return [{"kind": kind}, *({"kind": kind, option: True} for option in switches)]
 
 
+def position_for(attention: dict[str, Any]) -> Any:
+    """An embedding with scores, or one without for a user's attention that refuses scores."""
+    if is_own(ATTENTIONS[attention["kind"]]):
+        try:
+            encoder_of(attention=attention, position=BY_COLUMN)
+        except ValueError:
+            return "absolute"
+    return BY_COLUMN
+
+
 @pytest.mark.parametrize(
     ("attention", "depth", "name"),
     pairwise([v for kind in ATTENTIONS for v in variants(kind)], list(DEPTHS), ["sum", "rows"]),
@@ -255,11 +266,12 @@ def test_every_attention_and_depth_keeps_the_contract(
     attention: dict[str, Any], depth: str, name: str
 ) -> None:
     """Logits don't depend on the batch, or on how many positions are read; all weights learn."""
+    fields = {"attention": attention, "depth": depth, "position": position_for(attention)}
     if (attention["kind"] == "columns") != (depth == "rewrite"):  # they need each other
         with pytest.raises(ValueError, match=r"needs the (depth 'rewrite'|attention 'columns')"):
-            encoder_of(attention=attention, depth=depth, position=BY_COLUMN)
+            encoder_of(**fields)
         return
-    encoder = encoder_of(attention=attention, depth=depth, position=BY_COLUMN)
+    encoder = encoder_of(**fields)
     given = problems(name)
     with torch.no_grad():
         logits = encoder(*given)
@@ -270,9 +282,7 @@ def test_every_attention_and_depth_keeps_the_contract(
             few = encoder(given.tokens, given.coordinates, 3, layers)
             everywhere = encoder(given.tokens, given.coordinates, given.length, layers)
             torch.testing.assert_close(few, everywhere[:, :3])
-            configured = encoder_of(
-                attention=attention, depth=depth, position=BY_COLUMN, layers=layers
-            )
+            configured = encoder_of(**fields, layers=layers)
             torch.testing.assert_close(few, configured.train()(*given[:2], 3))
     sampled = encoder.depth.sample_layers(generator(0, "layers"), 2)
     encoder.train()(*given, sampled).square().sum().backward()
@@ -332,7 +342,7 @@ def test_discrete_rows_hide_the_hidden_vectors_of_other_rows() -> None:
 @pytest.mark.parametrize("dropout", ["dropout", "attention_dropout"])
 def test_dropout_is_for_training_only(dropout: str, attention: str) -> None:
     """Each example has a mask of its own."""
-    fields: dict[str, Any] = {"attention": attention, "position": BY_COLUMN}
+    fields: dict[str, Any] = {"attention": attention, "position": position_for({"kind": attention})}
     if attention == "columns":
         fields["depth"] = "rewrite"
     without = encoder_of(**fields)

@@ -113,7 +113,7 @@ def test_a_users_choices_get_the_same_contract_tests() -> None:
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     passed = [line for line in done.stdout.splitlines() if line.startswith("PASSED")]
-    for name in ("subtraction", "spacious", "distance", "capped", "averaged", "ones"):
+    for name in ("subtraction", "spacious", "distance", "capped", "linear", "averaged", "ones"):
         tests = {line.split("::")[1].split("[")[0] for line in passed if f"own-{name}" in line}
         assert len(tests) >= (1 if name in ("averaged", "ones") else 2), (name, tests)
     assert not MIXTURES.keys() & {"own-ones"}

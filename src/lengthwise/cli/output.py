@@ -32,8 +32,9 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
     room = max(NARROWEST, columns() - indent)
     for number, line in enumerate(lines):
         start = "".join(f"{cell:<{width}}  " for cell, width in zip(line, widths, strict=False))
-        wrapped = textwrap.wrap(line[-1], room, break_long_words=False) or [""]
-        first, *others = (text.replace(UNBREAKABLE, " ") for text in wrapped)
+        # Whole words only, so that the path of a file can be copied.
+        wrapped = textwrap.wrap(line[-1], room, break_long_words=False, break_on_hyphens=False)
+        first, *others = (text.replace(UNBREAKABLE, " ") for text in wrapped or [""])
         print((start + first).rstrip())
         for text in others:
             print(" " * indent + text)

@@ -60,9 +60,9 @@ class Comparison(Sequence[Record]):
             record["keys"] = {key: flat.get(key) for key in self.differing}
             record["label"] = label(flat, rows) or f"{record['task']}, {record['position']}"
         if is_pattern:
-            self.sort()
+            self.sort_by_keys()
 
-    def sort(self) -> None:
+    def sort_by_keys(self) -> None:
         """Put the runs in the order of the keys in which they differ."""
         together = zip(self.runs, self.evaluations, self.records, strict=True)
         ordered = sorted(together, key=lambda one: [*map(sort_key, one[2]["keys"].values())])
