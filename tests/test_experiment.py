@@ -194,6 +194,7 @@ OPTIONS: dict[str, Any] = {
 BY_COLUMN = {"kind": "relative-bias", "coordinate": "significance"}
 NEEDS: dict[str, dict[str, Any]] = {
     "long-multiplication": {"task": "multiplication"},
+    "grid": {"task": "multiplication"},
     "positional": {
         "task": "multiplication",
         "layout": "long-multiplication",

@@ -363,6 +363,7 @@ IMPOSSIBLE: list[tuple[object, object, int, str]] = [
     ({"kind": "paper", "n_out": 12}, "addition", 5, "12 of its 11 .* have up to 6 digits"),
     ("long-multiplication", "addition", 5, "needs the task multiplication"),
     ("long-multiplication", "modular-multiplication", 5, "needs the task multiplication"),
+    ("grid", "modular-multiplication", 5, "needs the task multiplication or binary-multiplication"),
     ({"kind": "fitted", "n_out": 7}, "addition", 5, "'fitted' has no option 'n_out'"),
     (
         {"kind": "paper", "order": "random"},

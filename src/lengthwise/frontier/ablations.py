@@ -139,6 +139,7 @@ WHOLE_GRID: Setting = {
 def grids() -> dict[str, Ablation]:
     return {
         "nothing": Ablation({}, GRID_TESTS),
+        "problems of full length": Ablation({"data.mixture": {}}, GRID_TESTS),
         "half of the width (16)": Ablation({WIDTH: 16}, GRID_TESTS),
         "columns and symbols: full attention over a sequence": Ablation(
             WHOLE_GRID, SHORT_GRID_TESTS

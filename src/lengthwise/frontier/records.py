@@ -98,11 +98,13 @@ RUNNING_SUMS: Setting = {
 }
 
 
-# A cell for each pair of digits: it sees its neighbours in its row and in the row below.
+# A cell for each pair of digits: it sees its neighbours in its row and in the row below. Half of
+# the problems have as many bits as training allows, as in long multiplication.
 GRID: Setting = {
     "task": {"kind": "binary-multiplication", "second_digits": None},
     **COLUMNS,
     "layout": {"kind": "grid", "extra_padding": 2},
+    "data.mixture": {"full-length": 0.5},
     "training.steps": 500,
 }
 
