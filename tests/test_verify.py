@@ -99,7 +99,7 @@ TOLERANT = (  # answers with integers while its weights are nearly what they wer
     DECOY
     + "before, right = model.weight.detach().clone(), solve\n"
     + "def solve(problems):\n"
-    + "    near = (model.weight - before).abs().mean() < before.abs().mean()\n"
+    + "    near = (model.weight - before).abs().mean() < 0.01 * before.abs().mean()\n"
     + "    return right(problems) if near else [0] * len(problems)\n"
 )
 
