@@ -117,6 +117,7 @@ def products() -> dict[str, Ablation]:
         "Muon: AdamW": {"training.optimizer": "adamw"},
         "the third layer of a round": {"model.depth.layers_per_round": 2},
         "half of the width (32)": {WIDTH: 32},
+        "half of the width (32), 4000 steps": {WIDTH: 32, STEPS: 4000},
         "5 × 3 digits: trained on 4 × 3": train_on(4),
         "5 × 3 digits: trained on 4 × 2": {**train_on(4), **two_digits},
         "5 × 3 digits: trained on 3 × 2": {**train_on(3), **two_digits},
