@@ -295,7 +295,7 @@ def test_the_rule_lists_every_neighbourhood_of_decimal_grids_and_no_other() -> N
 
     def random_problems() -> Iterator[rule.Covering]:
         rng = np.random.default_rng(0)
-        for digits, count in ((2, 3000), (3, 1000), (9, 200), (150, 16)):
+        for digits, count in ((2, 3000), (3, 1000), (9, 200), (150, 24)):
             for zeros, padding in ((0.0, 0), (0.0, 2), (0.5, 2)):
                 if digits == 150 and padding:
                     continue  # long problems show all sums; they take seconds
@@ -318,4 +318,4 @@ def test_the_rule_lists_every_neighbourhood_of_decimal_grids_and_no_other() -> N
     # Products: 110 lowest cells, 4700 inner ones, 434 above the first operand, 27 above these. The
     # first sum: 10, 100 and 9. Other sums: 1000 lowest cells, 20,000 inner ones, 36 operators.
     assert len(products | sums) == 5271 + 119 + 21_036
-    assert check_rule(solver)["wrong"] > 0
+    assert rule.can_check_rule(solver)
