@@ -31,6 +31,7 @@ from lengthwise.frontier.make import (
 from lengthwise.frontier.page import page
 from lengthwise.frontier.records import (
     COLUMNS,
+    DECIMAL_GRID,
     GRID,
     LONG_MULTIPLICATION,
     RECORDS,
@@ -104,7 +105,13 @@ def test_recipes_train_and_choose_on_short_numbers_only(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "parameters"),
-    [(SUM, 12_783), (LONG_MULTIPLICATION, 48_271), (RUNNING_SUMS, 13_071), (GRID, 13_071)],
+    [
+        (SUM, 12_783),
+        (LONG_MULTIPLICATION, 48_271),
+        (RUNNING_SUMS, 13_071),
+        (GRID, 13_071),
+        (DECIMAL_GRID, 48_271),
+    ],
 )
 def test_models_have_the_published_size(setting: dict[str, Any], parameters: int) -> None:
     solver = keys.load(None, setting).build()

@@ -1,5 +1,6 @@
 """Rewriting: rounds that see written symbols only, and the neighbourhoods that make them quick."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,13 @@ import lengthwise
 from lengthwise.arithmetic.digits import Numbers, add, multiply, random_numbers
 from lengthwise.base import UsageError
 from lengthwise.frontier import rule
-from lengthwise.frontier.records import GRID, LONG_MULTIPLICATION, RUNNING_SUMS, SUM
+from lengthwise.frontier.records import (
+    DECIMAL_GRID,
+    GRID,
+    LONG_MULTIPLICATION,
+    RUNNING_SUMS,
+    SUM,
+)
 from lengthwise.frontier.rule import check_rule
 from lengthwise.model import Encoder, neighbourhoods
 from lengthwise.model.rewrite import Rewrite
@@ -224,8 +231,9 @@ def test_columns_are_over_powers_of_ten() -> None:
 def test_the_rule_is_for_digits_from_the_right_and_two_columns_of_two_operands() -> None:
     order = {**SUM, "layout.order": "most-significant-first"}
     three = {**SUM, "task": {"kind": "addition", "operands": 3}}
-    for setting in (order, three):
-        with pytest.raises(UsageError, match="the rule can be checked for sums and products"):
+    no_rows = {**SUM, "task": "multiplication"}
+    for setting in (order, three, no_rows):
+        with pytest.raises(UsageError, match="the rule can be checked with the depth 'rewrite'"):
             check_rule(initial_solver(keys.load(None, setting)))
 
 
@@ -253,7 +261,7 @@ def test_the_rule_covers_every_neighbourhood_of_products() -> None:
 
 
 def test_the_rule_covers_every_neighbourhood_of_binary_grids() -> None:
-    """Nothing in longer products is new; an untrained model fails; decimal grids are not listed."""
+    """Nothing in longer products is new, and an untrained model fails."""
     solver = initial_solver(keys.load(None, {**GRID, "model.width": 8}))
     depth = solver.encoder.depth
     assert isinstance(depth, Rewrite)
@@ -273,5 +281,41 @@ def test_the_rule_covers_every_neighbourhood_of_binary_grids() -> None:
     found = check_rule(solver)
     assert found["neighbourhoods"] == len(covered)
     assert found["wrong"] > 0
-    decimal = {**GRID, "task": {"kind": "multiplication", "second_digits": None}}
-    assert not rule.can_check_rule(initial_solver(keys.load(None, decimal)))
+
+
+def test_the_rule_lists_every_neighbourhood_of_decimal_grids_and_no_other() -> None:
+    """Nothing in random products is new; what the rule writes into rows of sums occurs in them."""
+    solver = initial_solver(keys.load(None, {**DECIMAL_GRID, "model.width": 8}))
+    solver = solver.with_second_digits("same")
+    depth = solver.encoder.depth
+    assert isinstance(depth, Rewrite)
+
+    def neighbourhoods_of(batches: Iterable[rule.Covering]) -> set[bytes]:
+        return {key for batch in batches for key, _ in rule.ask_batch(solver, depth, batch)}
+
+    def random_problems() -> Iterator[rule.Covering]:
+        rng = np.random.default_rng(0)
+        for digits, count in ((2, 3000), (3, 1000), (9, 200), (150, 24)):
+            for zeros, padding in ((0.0, 0), (0.0, 2), (0.5, 2)):
+                if digits == 150 and padding:
+                    continue  # long problems show all sums; they take seconds
+                lengths = rng.integers(1, digits + 1, (2, count))
+                lengths[:, ::2] = digits
+                drawn = [random_numbers(rng, own) for own in lengths]
+                kept = [rng.random(numbers.digits.shape) >= zeros for numbers in drawn]
+                pairs = zip(drawn, kept, strict=True)
+                operands: Any = tuple(Numbers.of(numbers.digits * keep) for numbers, keep in pairs)
+                layout = solver.layout.fit(operands, padding)
+                symbols = layout.encode_targets(operands, multiply(*operands))
+                yield rule.Covering(layout, operands, symbols)
+
+    with solver.testing():
+        products = neighbourhoods_of(rule.covering_grid_products(solver.layout))
+        sums = neighbourhoods_of(rule.covering_grid_sums(solver.layout))
+        shown = neighbourhoods_of(random_problems())
+    assert shown <= products | sums
+    assert sums <= products | shown
+    # Products: 110 lowest cells, 4700 inner ones, 434 above the first operand, 27 above these. The
+    # first sum: 10, 100 and 9. Other sums: 1000 lowest cells, 20,000 inner ones, 36 operators.
+    assert len(products | sums) == 5271 + 119 + 21_036
+    assert rule.can_check_rule(solver)

@@ -54,6 +54,12 @@ CASES: dict[str, dict[str, Any]] = {
         "layout.order": "least-significant-first",
         "model.position": {"kind": "relative-key", "coordinate": "significance", "clip": 4},
     },
+    "teacher forcing": {
+        "layout": {"kind": "fitted", "order": "least-significant-first"},
+        "model.attention": "columns",
+        "model.depth": {"kind": "rewrite", "teacher_forcing": True},
+        "model.position": {"kind": "relative-bias", "coordinate": "significance", "clip": 1},
+    },
 }
 
 

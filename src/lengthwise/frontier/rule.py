@@ -20,7 +20,13 @@ from lengthwise.base import UsageError
 from lengthwise.model.neighbourhoods import Ints, Neighbourhoods
 from lengthwise.model.rewrite import Rewrite
 from lengthwise.problems.batch import Batch
-from lengthwise.problems.layouts import GridLayout, Layout, RunningSumsLayout
+from lengthwise.problems.layouts import (
+    FittedLayout,
+    GridLayout,
+    Layout,
+    LongMultiplicationLayout,
+    RunningSumsLayout,
+)
 from lengthwise.solver import Solver
 
 Operands = tuple[Numbers, Numbers]
@@ -184,22 +190,84 @@ def covering_grids(layout: Layout) -> Iterator[Covering]:
         yield Covering(fitted, operands, fitted.encode_targets(operands, answer))
 
 
-COVERING: dict[type[Task], Callable[[Layout], Iterator[Covering]]] = {
-    Addition: covering_sum_batches,
-    Multiplication: covering_product_batches,
-    BinaryMultiplication: covering_grids,
+def covering_decimal_grids(layout: Layout) -> Iterator[Covering]:
+    yield from covering_grid_products(layout)
+    yield from covering_grid_sums(layout)
+
+
+def covering_grid_products(layout: Layout) -> Iterator[Covering]:
+    """Products that show every neighbourhood of a product by one digit, and of the first sum.
+
+    A cell of a product sees its digit of the first operand, the digit of its row, those of the next
+    lower cell, and the digit that was written there. A third digit below makes any carry. A fourth
+    one above makes zeros possible. The first sum is the first product. The second operand 0 leaves
+    a row without a digit; others fill the last row, which ends the sequence without an operator.
+    """
+    numbers = Numbers.from_text([str(n) for n in range(10_000)])
+    for second in ("0", *(f"{digit}{digit}" for digit in range(1, 10))):
+        fitted = layout.for_lengths([4, len(second)])
+        operands = numbers, Numbers.from_text([second] * len(numbers))
+        yield Covering(fitted, operands, fitted.encode_targets(operands, multiply(*operands)))
+
+
+def covering_grid_sums(layout: Layout) -> Iterator[Covering]:
+    """Every neighbourhood of a row of sums above the first, as written symbols.
+
+    Zeros are written above numbers, so a sum does not see where the numbers that it adds end:
+
+    - Its lowest cell sees any digit of the product and any two of the sum below.
+    - A higher one sees any two digits of each, and the lower digit of their sum, with or without a
+      carry into it.
+    - The highest one is an operator. Below it, a product of the n digits of the first operand a has
+      its digit n + 1, from 0 to 8. The sum below is less than 10 a, and its lowest digit is left
+      out. So it has 0 there, and no cell any higher. The sum may have a carry there.
+    """
+    product, below = np.divmod(np.arange(1000), 100)
+    yield write_grid_sums(layout, 3, product, below, asked=0)
+    carry, product, below = np.indices((2, 100, 100)).reshape(3, -1)
+    yield write_grid_sums(layout, 3, 10 * product + 5 * carry, 100 * below + 50 * carry, asked=2)
+    carry, digit = np.divmod(np.arange(18), 9)
+    for rows in (2, 3):  # the last row has one operator less than others
+        yield write_grid_sums(layout, rows, 100 * digit + 50 * carry, 500 * carry, asked=3)
+
+
+def write_grid_sums(
+    layout: Layout, rows: int, products: Ints, sums_below: Ints, asked: int
+) -> Covering:
+    """Grids with these products in the second row and sums in the first; one cell is asked about.
+
+    A row of sums sees written symbols only, so the problem around them does not matter.
+    """
+    fitted = layout.for_lengths([2, rows])
+    width = fitted.n_supervised // (2 * rows)
+    symbols = np.zeros((len(products), 2 * rows, width), np.int64)
+    for row, values in (0, sums_below), (1, products + sums_below // 10), (rows + 1, products):
+        symbols[:, row] = values[:, None] // 10 ** np.arange(width) % 10
+    any_number = Numbers.from_text(["11"] * len(products))
+    return Covering(
+        fitted,
+        (any_number, any_number),
+        symbols.reshape(len(symbols), -1),
+        np.array([width + asked]),
+    )
+
+
+COVERING: dict[tuple[type[Task], type[Layout]], Callable[[Layout], Iterator[Covering]]] = {
+    (Addition, FittedLayout): covering_sum_batches,
+    (Addition, RunningSumsLayout): covering_sum_batches,
+    (Multiplication, LongMultiplicationLayout): covering_product_batches,
+    (Multiplication, GridLayout): covering_decimal_grids,
+    (BinaryMultiplication, GridLayout): covering_grids,
 }
 
 
 def can_check_rule(solver: Solver) -> bool:
     """Whether what is written at a token depends on a neighbourhood that can be listed."""
-    known = isinstance(solver.encoder.depth, Rewrite) and type(solver.task) in COVERING
-    rows = isinstance(solver.layout, RunningSumsLayout)
-    few = rows or len(solver.layout.operand_digits) == 2
-    # Only binary grids are listed, and binary products on grids only.
-    in_grid = isinstance(solver.layout, GridLayout)
-    listed = in_grid == isinstance(solver.task, BinaryMultiplication)
-    return known and few and listed and solver.layout.least_first
+    layout = solver.layout
+    known = isinstance(solver.encoder.depth, Rewrite)
+    known &= (type(solver.task), type(layout)) in COVERING
+    few = isinstance(layout, RunningSumsLayout) or len(layout.operand_digits) == 2
+    return known and few and layout.least_first
 
 
 def check_rule(solver: Solver) -> dict[str, Any]:
@@ -207,18 +275,19 @@ def check_rule(solver: Solver) -> dict[str, Any]:
 
     The margin is the logit of the right symbol minus the highest other one; the least is reported.
     """
-    depth, task = solver.encoder.depth, type(solver.task)
+    depth = solver.encoder.depth
     if not can_check_rule(solver):
         raise UsageError(
-            "the rule can be checked for sums and products with the depth 'rewrite' and the least"
-            " significant digit first"
+            "the rule can be checked with the depth 'rewrite' and the least significant digit"
+            " first: for sums (layout fitted with two operands, or running-sums) and products"
+            " (layout long-multiplication or grid)"
         )
     assert isinstance(depth, Rewrite)
     if isinstance(solver.layout, RunningSumsLayout):
         solver = solver.with_operands(2)  # a row sees itself and the one below
     margins: dict[bytes, float] = {}
     with solver.testing():
-        for batch in COVERING[task](solver.layout):
+        for batch in COVERING[type(solver.task), type(solver.layout)](solver.layout):
             margins |= ask_batch(solver, depth, batch)
     return {
         "neighbourhoods": len(margins),

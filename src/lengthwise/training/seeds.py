@@ -116,7 +116,8 @@ def compute_together(
     def compute_seed(
         weights: dict[str, Tensor], tokens: Tensor, targets: Tensor, own: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        batch = replace(batches[0], tokens=tokens, coordinates=Coordinates(**shared, **own))
+        at = Coordinates(**shared, **own)
+        batch = replace(batches[0], tokens=tokens, targets=targets, coordinates=at)
         logits = functional_call(solvers[0], weights, (batch, layers))
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten()), logits
 
