@@ -126,6 +126,20 @@ def addition() -> dict[str, Trial]:
     return {"sum": Trial(SUM, tests, goals, stress_tests)}
 
 
+@record("smallest", "sums by small models, trained on 1 to 5 digits")
+def smallest() -> dict[str, Trial]:
+    """How few parameters are enough: heads of width 1, and a feed-forward width of twice that."""
+    tests = {5: 500, 20: 500, 100: 100, 1000: 20, 1_000_000: 1}
+    stress_tests = {5: 100, 20: 100, 100: 20}
+
+    def trial(width: int) -> Trial:
+        sizes = {"model.width": width, "model.heads": width, "model.feedforward_width": 2 * width}
+        longer = {"training.steps": 8000, "training.learning_rate": 0.01}
+        return Trial({**SUM, **sizes, **longer}, tests, stress_tests=stress_tests)
+
+    return {f"width {width}": trial(width) for width in (8, 6, 5, 4)}
+
+
 @record("multiplication", "products of long numbers, trained on 1 to 5 digits by 1 to 3")
 def multiplication() -> dict[str, Trial]:
     tests = {5: 1000, 10: 1000, 20: 1000, 50: 300, 100: 100, 200: 20, 500: 5, 1000: 1}
