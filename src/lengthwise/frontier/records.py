@@ -129,7 +129,7 @@ def addition() -> dict[str, Trial]:
 @record("smallest", "sums by small models, trained on 1 to 5 digits")
 def smallest() -> dict[str, Trial]:
     """How few parameters are enough: heads of width 1, and a feed-forward width of twice that."""
-    tests = {5: 500, 20: 500, 100: 100, 1000: 20, 1_000_000: 1}
+    tests = {5: 1000, 20: 1000, 100: 1000, 1000: 20, 1_000_000: 1}
     stress_tests = {5: 100, 20: 100, 100: 20}
 
     def trial(width: int) -> Trial:
