@@ -11,7 +11,7 @@ from lengthwise.evaluation.stress import CASES, sample_operands
 
 NUMBER = r"[1-9][0-9]{0,6}"
 SHAPE = rf"({NUMBER})(?:[x×]({NUMBER}))?"
-CLAIM = re.compile(rf"(addition|multiplication):{SHAPE}->{SHAPE}(?:@([0-9.]+)%)?")
+CLAIM = re.compile(rf"(addition|multiplication):{SHAPE}->{SHAPE}(?:@([0-9]+(?:[.][0-9]+)?)%)?")
 EXAMPLES = "addition:5->1000, multiplication:5x3->20x20 or addition:5->100@99%"
 LONGEST_LADDER = 5  # lengths that are tested, the training length and the claimed one included
 EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX)
@@ -72,7 +72,7 @@ def parse_claim(text: str) -> Claim:
         raise UsageError(f"'{text}' is not a claim: sums have one length, as in addition:5->1000")
     if tested < trained:
         raise UsageError(f"'{text}' claims shorter numbers than those of training")
-    accepted = float(share) / 100 if share and share.count(".") <= 1 and share != "." else 1.0
+    accepted = float(share) / 100 if share else 1.0
     if not 0 < accepted <= 1:
         raise UsageError(f"'{text}' claims {share} %, but a share is above 0 and up to 100 %")
     return Claim(

@@ -50,6 +50,7 @@ class Subject:
 
     source: str
     kind: str  # run, file or command
+    name: str  # in reports: of a local model, its directory or file alone
     digest: str  # of its files, taken before the problems are drawn
     trained: str  # what it was trained on, as declared
 
@@ -61,18 +62,19 @@ def find_subject(source: str, declared: str | None) -> Subject:
         if not words:
             raise UsageError(f"'{source}' names no command, such as command:./solver --fast")
         files = [Path(word) for word in words if Path(word).is_file()]
-        return Subject(source, "command", digest_files(files), declared or "not declared")
+        return Subject(source, "command", source, digest_files(files), declared or "not declared")
     path = Path(source)
     if path.suffix == ".py":
         if not path.is_file():
             raise UsageError(f"there is no Python file {path}")
-        return Subject(
-            str(path.resolve()), "file", digest_files([path]), declared or "not declared"
-        )
+        digest = digest_files([path])
+        return Subject(str(path.resolve()), "file", path.name, digest, declared or "not declared")
     files = sorted(p for p in path.rglob("*") if p.suffix in (".safetensors", ".yaml", ".json"))
     kept = [p for p in files if p.name not in ("record.json", "environment.json")]
     own = describe_run(path) if (path / CONFIG).is_file() else "not declared"
-    return Subject(source, "run", digest_files(kept) if kept else "on the Hub", declared or own)
+    if not kept:
+        return Subject(source, "run", source, "on the Hub", declared or own)
+    return Subject(source, "run", path.absolute().name, digest_files(kept), declared or own)
 
 
 def digest_files(files: Sequence[Path]) -> str:
@@ -135,7 +137,7 @@ def verify(
         "tested digits": list(claim.tested),
         "share": claim.share,
         "model": {
-            "source": subject.source if subject.kind == "command" else Path(subject.source).name,
+            "source": subject.name,
             "kind": subject.kind,
             "sha256": subject.digest,
             "parameters": facts["parameters"],
