@@ -28,7 +28,7 @@ from lengthwise.frontier.make import (
     measuring_processes,
     summarise_trial,
 )
-from lengthwise.frontier.page import page
+from lengthwise.frontier.record_page import markdown
 from lengthwise.frontier.records import (
     COLUMNS,
     DECIMAL_GRID,
@@ -146,7 +146,7 @@ def test_a_record_is_trained_measured_and_written_once(
     # Nothing is trained or measured again.
     assert "seed 4, accuracy: 30 digits" in capfd.readouterr().err
     again = make("tiny", [3, 4], tmp_path)
-    assert list(page(again)) == list(page(contents))
+    assert list(markdown(again)) == list(markdown(contents))
     assert "digits" not in capfd.readouterr().err
 
 
@@ -217,7 +217,7 @@ def test_trials_share_models(
     assert second == ["as trained", 4, "same"]
     log = capfd.readouterr().err
     assert all(f"accuracy: 5 digits{by}, 6 problems" in log for by in ("", " by 4", " by same"))
-    text = "\n".join(page(contents))
+    text = "\n".join(markdown(contents))
     assert text.count("| what the model is given |") == 1
     assert "rows of partial products and sums" in text
     assert text.count("The same models.") == 2
@@ -260,7 +260,7 @@ def test_a_summary_keeps_the_spread_of_seeds(tmp_path: Path) -> None:
     results: list[dict[str, Any]] = [{"accuracy": {100: good}}, {"accuracy": {100: bad}}]
     summary = summarise_trial(trial, runs, results, {"layout": "fitted"})
     assert summary["lengths"][100]["worst"] == bad
-    text = "\n".join(page({"record": "x", "title": "x", "trials": {"sum": summary}}))
+    text = "\n".join(markdown({"record": "x", "title": "x", "trials": {"sum": summary}}))
     row = "| 100 | 1000 | 100 % | 50.0 % | 75.0 % | 47.00–53.00 % | 1 | 200 |"
     assert f"{row} 99.0 %: 1 of 2 seeds |" in text
     assert "| layout | fitted |" in text

@@ -210,7 +210,7 @@ def study(like_paper: bool) -> Record:
 def failure_results(scale: ScaleName, like_paper: bool) -> Results:
     measures = {figure_failures.NAME: study(like_paper)}
     made = record(only(SHORT, high=0.95), longest=20, measures=measures)
-    return results({figure_failures.studied(scale): made}, scale)
+    return results({figure_failures.study_label(scale): made}, scale)
 
 
 @hand_made("figure-digit-curves")
@@ -368,7 +368,7 @@ def test_smoke_is_never_judged() -> None:
 
 def test_failures_are_judged_seed_by_seed() -> None:
     """A seed with few failures isn't drowned by one with many."""
-    name, run = figure_failures.NAME, figure_failures.studied("cpu")
+    name, run = figure_failures.NAME, figure_failures.study_label("cpu")
     studies = [study(True), study(True), {**study(True), "wrong_symbols": {"1": 1, "9": 4}}]
     studies[0]["wrong_symbols"] = {"1": 1000}
     made = [record(only(SHORT), longest=20, measures={name: found}) for found in studies]

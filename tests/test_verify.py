@@ -13,7 +13,14 @@ from lengthwise.frontier import claims, sandbox
 from lengthwise.frontier.claims import parse_claim, solve_exactly
 from lengthwise.frontier.leaderboard import markdown, read_reports, web_page
 from lengthwise.frontier.sandbox import Limits
-from lengthwise.frontier.verify import UNREAD, UNVERIFIED, is_intact, seal, verify
+from lengthwise.frontier.verify import (
+    UNREAD,
+    UNVERIFIED,
+    find_subject,
+    is_intact,
+    seal,
+    verify,
+)
 
 LIMITS = Limits(120, 4000)
 INTEGERS = "def solve(problems):\n    return [eval(p.replace('×', '*')) for p in problems]\n"
@@ -51,9 +58,18 @@ def test_a_claim_is_parsed() -> None:
         "addition:5x3->10",
         "addition:10->5",
         "addition:5->6@0%",
+        "addition:5->6@9.9.9%",
+        "addition:5->6@.%",
     ):
         with pytest.raises(UsageError):
             parse_claim(wrong)
+
+
+def test_reports_name_a_repository_in_full_and_a_directory_by_its_last_part(tmp_path: Path) -> None:
+    assert find_subject("someone/adder", None).name == "someone/adder"
+    (tmp_path / "adder").mkdir()
+    (tmp_path / "adder" / "model.safetensors").touch()
+    assert find_subject(str(tmp_path / "adder"), None).name == "adder"
 
 
 def test_problems_are_right_and_differ_by_seed() -> None:

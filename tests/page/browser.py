@@ -23,6 +23,8 @@ from fuzz import fuzz_requests
 
 import lengthwise
 from lengthwise.frontier.records import SUM
+from lengthwise.training import keys
+from lengthwise.training.api import create_run
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
@@ -51,8 +53,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "other": {"model.position": "absolute"},
         "rewriting": SUM,
     }
-    for name, keys in kinds.items():
-        lengthwise.train({**keys, **QUICK}, root, name, progress=False)
+    for name, chosen in kinds.items():
+        lengthwise.train({**chosen, **QUICK}, root, name, progress=False)
     return root
 
 
@@ -198,6 +200,14 @@ def test_the_cliff(page: Any, server: Any) -> None:
     wait_for(page, "document.querySelectorAll('.cell:not(.none)').length === 100")
     page.locator(".picker input[value=sum]").uncheck()
     wait_for(page, "document.querySelectorAll('.run').length === 1")
+
+
+def test_the_cliff_of_a_run_without_metrics(page: Any, server: Any, root: Path) -> None:
+    run = create_run(keys.load(None, QUICK), root, "waiting", again=False)
+    page.goto(f"{server[0]}/#cliff?runs=sum,{run.path.name}")
+    page.wait_for_selector(".charts .plot .line", state="attached")
+    assert page.locator(".charts .error").count() == 0
+    shutil.rmtree(run.path)
 
 
 def test_train_watch_stop_resume(page: Any, server: Any, root: Path) -> None:

@@ -47,7 +47,7 @@ class Analyze(Command):
         from lengthwise.training.runs import Run
 
         machine.prepare("cpu", threads=1)
-        run = Run(find_path(chosen))
+        run = Run(find_path(chosen.run, chosen.runs))
         data = run.experiment.data
         one_more = min(data.train_digits + 1, data.test_digits)
         length = one_more if chosen.length is None else chosen.length

@@ -121,14 +121,14 @@ def engine(chosen: argparse.Namespace) -> "Engine":
     """The engine that `add_engine` let the user choose."""
     from lengthwise.sweep import ENGINES, build_engine
 
+    # Engines of imported files are registered after the arguments, and have none.
     given = {
         name: {
-            option: getattr(chosen, f"{name}.{option}")
+            option: value
             for option in engine.options()
-            if getattr(chosen, f"{name}.{option}") is not None
+            if (value := getattr(chosen, f"{name}.{option}", None)) is not None
         }
         for name, engine in ENGINES.items()
-        if hasattr(chosen, f"{name}.{next(iter(engine.options()), '')}")  # imported ones have none
     }
     return build_engine(chosen.on, chosen.jobs, given, chosen.batch_seeds)
 
@@ -143,7 +143,9 @@ def add_threads(parser: Parser) -> None:
 
 def add_layers(parser: Parser) -> None:
     parser.add_argument(
-        "--layers", type=positive, help="apply shared layers this often, not as configured"
+        "--layers",
+        type=positive,
+        help="apply shared layers this many times instead",
     )
 
 
@@ -156,7 +158,7 @@ def add_second_digits(parser: Parser) -> None:
         "--second-digits",
         metavar="K",
         type=second_digits,
-        help="multiply by numbers of K digits, or with 'same' of as many as the first number",
+        help="multiply by numbers of K digits, or of as many as the first number has ('same')",
     )
 
 

@@ -26,7 +26,7 @@ class Check(Command):
         parser.add_argument(
             "--adopt",
             action="store_true",
-            help="first write manifests of the files as they are, for those of older versions",
+            help="first write a manifest of the files as they are, where there is none",
         )
         add_runs(parser)
         add_json(parser)
@@ -42,7 +42,7 @@ class Check(Command):
                 if chosen.adopt:
                     adopt(path)
                 problems[str(path)] = verify(path)
-            except ValueError as error:  # a UsageError, or of a path that can't be one
+            except ValueError as error:  # a UsageError, or a name that can't be a path
                 problems[str(path)] = [str(error)]
         if chosen.json:
             print_json(problems)

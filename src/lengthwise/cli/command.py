@@ -43,7 +43,7 @@ class Command:
 
         argparse does not join the words of an argument before options with those behind them.
         """
-        # A problem such as -1+2 is no option; the command says what is wrong with it.
+        # A problem such as -1+2 is not an option; the command says what is wrong with it.
         options = [word for word in rest if re.match("-+[^0-9]", word)]
         unknown = options if self.variadic else rest
         if unknown:
@@ -72,7 +72,7 @@ def help_columns() -> int:
 
 
 def wrap_usage(usage: str) -> str:
-    """Lines that are broken between arguments only."""
+    """A usage text in lines that break only between arguments."""
     words = re.findall(r"\[.*?\](?= |$)|\S+", usage)
     whole = " ".join(word.replace(" ", "\0") for word in words)
     room = max(30, help_columns() - len("usage: "))

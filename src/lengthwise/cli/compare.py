@@ -63,7 +63,7 @@ class Compare(Command):
 
 
 def parse_where(conditions: list[str]) -> dict[str, list[object]]:
-    """Conditions such as seed=0,1: a key with the values that are wanted."""
+    """Conditions such as seed=0,1, as the accepted values of each key."""
     from lengthwise.base import UsageError
     from lengthwise.training.grid import split_values
 

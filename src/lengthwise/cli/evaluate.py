@@ -85,10 +85,10 @@ def run_grid(chosen: argparse.Namespace) -> None:
     from lengthwise.base import UsageError
     from lengthwise.evaluation.grid import evaluate_grid
 
-    unused = {"--lengths": chosen.lengths, "--digits": chosen.digits}
-    unused["--sampling"] = chosen.sampling != "exact"
-    for option in (name for name, value in unused.items() if value):
-        raise UsageError(f"{option} does not go with --grid, whose operands have exact lengths")
+    given = {"--lengths": chosen.lengths, "--digits": chosen.digits}
+    given["--sampling"] = chosen.sampling != "exact"
+    if unused := [option for option, value in given.items() if value]:
+        raise UsageError(f"{unused[0]} does not go with --grid, whose operands have exact lengths")
     first, has_second, second = chosen.grid.partition("x")
     if has_second and not second:
         raise UsageError("--grid needs lengths behind the x, such as 1:20x1:3")
@@ -117,5 +117,5 @@ def trained_digits(chosen: argparse.Namespace) -> int | None:
     from lengthwise.training.experiment import CONFIG
     from lengthwise.training.runs import Run
 
-    path = Path(find_path(chosen))
+    path = Path(find_path(chosen.run, chosen.runs))
     return Run(path).experiment.data.train_digits if (path / CONFIG).is_file() else None

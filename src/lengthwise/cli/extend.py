@@ -42,7 +42,7 @@ class Extend(Command):
 
         find_tracker(chosen.log)
         changes = keys.parse_overrides(chosen.keys)
-        origin = Run(find_path(chosen))
+        origin = Run(find_path(chosen.run, chosen.runs))
         experiment = api.extension(origin, chosen.steps, changes, chosen.fresh_optimizer)
         run = api.create_run(experiment, chosen.runs, chosen.name, again=False)
         finish(run, chosen.imports, chosen.log)

@@ -1,4 +1,4 @@
-"""`lengthwise list`: the choices that there are."""
+"""`lengthwise list`: the registered choices."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -13,14 +13,14 @@ Entry = dict[str, Any]  # name, description, options with their defaults
 
 @command
 class List(Command):
-    """List the tasks, position embeddings, layouts, … to choose from."""
+    """List what can be chosen: tasks, layouts, position embeddings, …"""
 
     name = "list"
     example = "lengthwise list positions"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.add_argument(
-            "what", nargs="?", help="such as tasks or positions (default: list these words)"
+            "what", nargs="?", help="such as tasks or positions (default: show all these words)"
         )
         add_json(parser)
 

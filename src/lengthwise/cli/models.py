@@ -8,17 +8,18 @@ if TYPE_CHECKING:
     from lengthwise.solver import Solver
 
 
-def find_path(chosen: argparse.Namespace) -> Path | str:
-    """The run or model that a command names; a run may be named without its directory."""
+def find_path(name: str, runs: str) -> Path | str:
+    """The path of a run or model, or its Hub id; a run may be named without its directory."""
     from lengthwise.base import UsageError
 
-    name: str = chosen.run
     if not name.strip():
         raise UsageError("a run is missing; `lengthwise runs` lists the runs")
-    given, inside = Path(name), Path(chosen.runs) / name
-    if not given.exists() and Path(chosen.runs) in given.parents:  # so it is not on the Hub either
+    given, inside = Path(name), Path(runs) / name
+    if given.exists():
+        return name
+    if Path(runs) in given.parents:  # so it is not on the Hub either
         raise UsageError(f"there is no run at {given}; `lengthwise runs` lists the runs")
-    return inside if not given.exists() and inside.exists() else name
+    return inside if inside.exists() else name
 
 
 def load_model(chosen: argparse.Namespace) -> "Solver":
@@ -27,6 +28,6 @@ def load_model(chosen: argparse.Namespace) -> "Solver":
 
     device = getattr(chosen, "device", "cpu")
     machine.prepare(device, getattr(chosen, "threads", 1))
-    solver = api.load(find_path(chosen), device, getattr(chosen, "step", None))
+    solver = api.load(find_path(chosen.run, chosen.runs), device, getattr(chosen, "step", None))
     second = getattr(chosen, "second_digits", None)
     return solver if second is None else solver.with_second_digits(second)

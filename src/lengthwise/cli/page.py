@@ -27,8 +27,8 @@ class PageExport(Command):
         from lengthwise.training.runs import Run
 
         out = Path(chosen.out)
-        names = [argparse.Namespace(run=name, runs=chosen.runs) for name in chosen.models]
-        size = export([Run(find_path(name)) for name in names], out)
+        runs = [Run(find_path(name, chosen.runs)) for name in chosen.models]
+        size = export(runs, out)
         print(f"wrote {out}, {size / 1000:.0f} kB; open it in a browser")
 
 

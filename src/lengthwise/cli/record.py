@@ -10,7 +10,7 @@ from lengthwise.cli.output import print_json
 
 @command
 class Record(Command):
-    """Train and test a length record: from five digits to a million."""
+    """Train and test a length record: train on five digits, test on up to a million."""
 
     name = "record"
     example = "lengthwise record addition --seeds 3"
@@ -32,7 +32,7 @@ class Record(Command):
         parser.add_argument(
             "--ablations",
             action="store_true",
-            help="take help away from the record's models, and see what remains",
+            help="train and test the record's ablations instead: models that lack one kind of help",
         )
         arguments.add_engine(parser)
         arguments.add_runs(parser)
@@ -41,7 +41,7 @@ class Record(Command):
 
     def run(self, chosen: argparse.Namespace) -> None:
         from lengthwise.frontier.make import make_record
-        from lengthwise.frontier.page import file_name, page
+        from lengthwise.frontier.record_page import file_name, markdown
         from lengthwise.training.display import Display
 
         engine = arguments.engine(chosen)
@@ -62,7 +62,7 @@ class Record(Command):
         if chosen.json:
             print_json(contents)
             return
-        print("\n".join(page(contents)))
+        print("\n".join(markdown(contents)))
         figure = " and .json" if chosen.ablations else ", .json and .png"
         file = results / "records" / file_name(contents)
         print(f"wrote {file}.md{figure}; the trained runs:")

@@ -25,7 +25,7 @@ class Resume(Command):
     def run(self, chosen: argparse.Namespace) -> None:
         from lengthwise.training.runs import Run
 
-        run = Run(find_path(chosen))
+        run = Run(find_path(chosen.run, chosen.runs))
         given = {key: getattr(chosen, key) for key in ("device", "threads")}
         update = {key: value for key, value in given.items() if value is not None}
         run.experiment = run.experiment.model_copy(update=update)

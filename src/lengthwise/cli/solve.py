@@ -36,7 +36,7 @@ class Solve(Command):
             nargs="*",
             help='such as "99999 + 1"; × may be written x; - reads standard input',
         )
-        parser.add_argument("--file", metavar="FILE", help="a file with a problem in each line")
+        parser.add_argument("--file", metavar="FILE", help="a file with one problem on each line")
         arguments.add_layers(parser)
         arguments.add_step(parser)
         arguments.add_device(parser)

@@ -26,7 +26,7 @@ class Verify(Command):
             "model",
             metavar="MODEL",
             help="a run, a saved model, a repository on the Hub, a Python file with"
-            " solve(problems), or command:WORDS, which reads a problem a line and writes answers",
+            " solve(problems), or command:WORDS, which reads and writes a line for each problem",
         )
         parser.add_argument("--claim", required=True, help="such as addition:5->1000")
         parser.add_argument(
@@ -70,23 +70,15 @@ class Verify(Command):
 
         source = chosen.model
         if not source.startswith(COMMAND) and not source.endswith(".py"):
-            chosen.run = source
-            source = str(find_path(chosen))
+            source = str(find_path(source, chosen.runs))
         claim, folder = parse_claim(chosen.claim), Path(chosen.results) / "verified"
         with writing(folder):  # before minutes of testing
             folder.mkdir(parents=True, exist_ok=True)
         limits = Limits(chosen.seconds, chosen.megabytes)
-        report = seal(
-            verify(
-                source,
-                claim,
-                chosen.seed,
-                chosen.problems,
-                chosen.stress,
-                limits,
-                chosen.trained,
-            )
+        report = verify(
+            source, claim, chosen.seed, chosen.problems, chosen.stress, limits, chosen.trained
         )
+        report = seal(report)
         words = re.sub(r"[^\w.-]+", "-", f"{report['model']['source']}-{claim.text}").strip("-")
         path = folder / f"{words[:100]}.json"
         write_json(path, report)

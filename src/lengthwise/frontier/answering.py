@@ -1,7 +1,7 @@
 """The process that asks a model: `python -m lengthwise.frontier.answering JOB.json`.
 
-It runs in the sandbox. It knows the problems but not their answers, and writes what the model says
-after every few problems, so that a crash loses only what comes after it.
+It runs in the sandbox. It knows the problems but not their answers. It writes the model's answers
+part by part, so that a crash loses only the parts that follow.
 """
 
 import importlib.util
@@ -28,7 +28,7 @@ NOISE = {"tiny noise": 1e-6, "noise of 10 %": 0.1}  # relative
 def main(job_path: str) -> None:
     """Answer the problems of a job, with the weights as they are or changed by some probes."""
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
-    Path(job_path).unlink()  # a model need not know that it is probed
+    Path(job_path).unlink()  # so that the model can't see that it is probed
     del sys.argv[1:]
     sys.set_int_max_str_digits(0)
     if job["kind"] == "file":
@@ -102,7 +102,7 @@ def solver_function(solver: "Solver", second_digits: int) -> Solve:
 
 
 def count_parameters(model: "nn.Module") -> int:
-    """All numbers that training can change, those that parts share once; buffers of floats too."""
+    """The number of parameters and floating-point buffer entries; shared tensors count once."""
     tensors = [*model.parameters(), *(b for b in model.buffers() if b.is_floating_point())]
     return sum({t.data_ptr(): t.numel() for t in tensors if t.numel()}.values())
 
@@ -130,7 +130,7 @@ def change_weights(model: "nn.Module | None", probe: str) -> None:
 
 
 def split(problems: Sequence[str]) -> Iterator[list[str]]:
-    """Problems in their order, as many at once as have few characters."""
+    """Problems in their order, in parts of about CHARACTERS_AT_ONCE characters at most."""
     part: list[str] = []
     for problem in problems:
         if part and sum(map(len, part)) + len(problem) > CHARACTERS_AT_ONCE:
@@ -152,7 +152,7 @@ def ask(solve: Solve, problems: list[str]) -> Sequence[Any]:
 
 
 def to_text(answer: object) -> str | None:
-    """An answer as decimal text; None where it is no number."""
+    """An answer as decimal text; None where it isn't a number."""
     if isinstance(answer, int) and not isinstance(answer, bool) and answer >= 0:
         return int_to_text(answer)
     text = answer.strip() if isinstance(answer, str) else ""

@@ -11,15 +11,15 @@ from lengthwise.evaluation.stress import CASES, sample_operands
 
 NUMBER = r"[1-9][0-9]{0,6}"
 SHAPE = rf"({NUMBER})(?:[x×]({NUMBER}))?"
-CLAIM = re.compile(rf"(addition|multiplication):{SHAPE}->{SHAPE}(?:@([0-9.]+)%)?")
+CLAIM = re.compile(rf"(addition|multiplication):{SHAPE}->{SHAPE}(?:@([0-9]+(?:[.][0-9]+)?)%)?")
 EXAMPLES = "addition:5->1000, multiplication:5x3->20x20 or addition:5->100@99%"
-LONGEST_LADDER = 5  # lengths that are tested, the training length and the claimed one included
+TESTED_LENGTHS = 5  # the trained and the claimed length included
 EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A model trained on short numbers solves long ones, each problem or a share of them."""
+    """That a model trained on short numbers solves long ones, all of them or a share."""
 
     text: str
     task: str
@@ -29,11 +29,11 @@ class Claim:
 
     def lengths(self) -> list[tuple[int, int]]:
         """The lengths to test: from training's to the claimed one, in even ratios."""
-        steps = LONGEST_LADDER - 1
+        steps = TESTED_LENGTHS - 1
         ends = list(zip(self.trained, self.tested, strict=True))
         ladder = [
             tuple(round(low * (high / low) ** (i / steps)) for low, high in ends)
-            for i in range(LONGEST_LADDER)
+            for i in range(TESTED_LENGTHS)
         ]
         return list(dict.fromkeys(ladder))
 
@@ -72,7 +72,7 @@ def parse_claim(text: str) -> Claim:
         raise UsageError(f"'{text}' is not a claim: sums have one length, as in addition:5->1000")
     if tested < trained:
         raise UsageError(f"'{text}' claims shorter numbers than those of training")
-    accepted = float(share) / 100 if share and share.count(".") <= 1 and share != "." else 1.0
+    accepted = float(share) / 100 if share else 1.0
     if not 0 < accepted <= 1:
         raise UsageError(f"'{text}' claims {share} %, but a share is above 0 and up to 100 %")
     return Claim(
@@ -115,7 +115,7 @@ def solve_exactly(problem: str) -> str:
 
 
 def group_by_kind(problems: Sequence[Problem]) -> Iterator[tuple[str, list[int]]]:
-    """The places of the problems of each kind."""
+    """Each kind of problem, with the indices of its problems."""
     kinds = dict.fromkeys(problem.kind for problem in problems)
     for kind in kinds:
         yield kind, [i for i, problem in enumerate(problems) if problem.kind == kind]

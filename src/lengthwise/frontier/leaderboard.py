@@ -8,7 +8,7 @@ from typing import Any
 
 from lengthwise.base import UsageError
 from lengthwise.base.files import read_json, write_atomically
-from lengthwise.frontier.page import table
+from lengthwise.frontier.record_page import table
 from lengthwise.frontier.verify import FORMAT, UNREAD, UNVERIFIED, is_intact
 
 HEADINGS = (
@@ -28,8 +28,8 @@ HEADINGS = (
 EXPLANATION = (
     "Every row is a report of `lengthwise verify`: fresh random problems and the stress suite, in a"
     " process of its own. Where the verifier can't see how a model finds its answers, the row"
-    " says so. A digest shows whether a report was changed by accident; it is no proof of who made"
-    " it, so run a claim again before you rely on it."
+    " says so. A digest shows whether a report was changed by accident; it doesn't prove who"
+    " made it, so run a claim again before you rely on it."
 )
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem;color:#222;background:#fff}"
@@ -59,7 +59,7 @@ def read_reports(paths: Iterable[Path]) -> list[Report]:
         if not isinstance(report, dict) or report.get("format") != FORMAT:
             raise UsageError(f"{file} is not a report of `lengthwise verify`")
         if not is_intact(report):
-            raise UsageError(f"{file} was changed after it was written: its digest is another")
+            raise UsageError(f"{file} was changed after it was written: its digest differs")
         reports.append(report)
     if not reports:
         raise UsageError("there are no reports; `lengthwise verify` writes them")
@@ -84,7 +84,7 @@ def row(report: Report) -> list[str]:
     model, worst, last = report["model"], report["worst case"], report["tests"][-1]
     perfect = list(takewhile(lambda test: test["right"] == test["problems"], report["tests"]))
     memory = last["peak megabytes"]
-    drawn = "" if report["seed drawn after the model was fixed"] else " (given)"
+    origin = "" if report["seed drawn after the model was fixed"] else " (given)"
     worst_case = f"{worst['right']}/{worst['problems']}: {worst['kind']}, {worst['digits']} digits"
     return [
         model["source"],
@@ -97,7 +97,7 @@ def row(report: Report) -> list[str]:
         report["arithmetic outside of the network"]["verdict"],
         model["trained on, as declared"],
         f"{last['seconds']:g} s" + (f", {memory:,} MB" if memory else ""),
-        f"{report['seed']}{drawn}",
+        f"{report['seed']}{origin}",
         report["date"],
     ]
 

@@ -24,7 +24,7 @@ from lengthwise.base.processes import children_without_interrupts, end_with_pare
 from lengthwise.evaluation.accuracy import measure_accuracy
 from lengthwise.evaluation.stress import CASES, stress
 from lengthwise.frontier.ablations import find_ablations
-from lengthwise.frontier.page import draw, file_name, page
+from lengthwise.frontier.record_page import draw, file_name, markdown
 from lengthwise.frontier.records import LengthRecord, Trial, find_record
 from lengthwise.frontier.rule import can_check_rule, check_rule
 from lengthwise.model import ModelConfig
@@ -39,12 +39,12 @@ from lengthwise.training.display import Display
 from lengthwise.training.experiment import Experiment
 from lengthwise.training.runs import Run
 
-OCCASION = 2**31  # of the test sets; no training step has it
+OCCASION = 2**31  # of the test sets; larger than any training step
 RECORD = "record.json"  # in a run's directory: its measurements so far
-SECONDS_FOR_OTHERS = 60.0  # that write measurements of the same run
+LOCK_SECONDS = 60.0  # to wait for a process that writes measurements of the same run
 MOST_FAILURES = 3  # kept of each stress case
 DIGITS_AT_ONCE = 4_000_000  # of the first operands of test problems, so that they fit memory
-SHORT = 1000  # digits of problems that are quickly tested
+SHORT = 1000  # digits, up to which problems are tested quickly
 STRESS_PARTS = ("stress", "stress, fewest iterations")
 TARGETS = {  # by layout
     "grid": "the answer, and the rows of products and sums",
@@ -98,7 +98,7 @@ def make_record(
     }
     file = file_name(contents)
     write_json(folder / f"{file}.json", contents)
-    write_atomically(folder / f"{file}.md", "\n".join(page(contents)).encode())
+    write_atomically(folder / f"{file}.md", "\n".join(markdown(contents)).encode())
     if not ablations:
         draw(contents, folder / f"{file}.png")
     return contents
@@ -106,7 +106,7 @@ def make_record(
 
 @contextmanager
 def measuring_processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """A process for each measurement of a model, so that its peak memory is its own."""
+    """A pool with a fresh process for each model, so that peak memory is the model's own."""
     context = get_context("spawn")
     with ProcessPoolExecutor(jobs, context, end_with_parent, max_tasks_per_child=1) as pool:
         try:
@@ -131,7 +131,7 @@ def measure_all(pool: ProcessPoolExecutor, trial: Trial, runs: Sequence[Run]) ->
 
 
 def limit_long_problems(record: LengthRecord, most: int | None) -> LengthRecord:
-    """The record with at most so many problems of each long length, and of each case there."""
+    """The record with at most `most` problems of each length and stress case above SHORT digits."""
     if most is None:
         return record
 
@@ -186,7 +186,7 @@ def measure(trial: Trial, run_path: Path) -> dict[str, dict[int, Any]]:
 
 def keep_measurement(run: Run, name: str, result: Any) -> Json:
     """Add a measurement to those of the run, and return all."""
-    with run.locked(SECONDS_FOR_OTHERS):
+    with run.locked(LOCK_SECONDS):
         found: Json = {**(run.read_json(RECORD) or {}), name: result}
         run.write({RECORD: to_json(found)})
         run.manifest.settle()
@@ -246,7 +246,7 @@ def stress_length(
 
 
 def describe_training(experiment: Experiment) -> dict[str, str]:
-    """What a model is given in training, as far as possible measured on its very batches."""
+    """What a model is given in training; lengths and carries are measured on its own batches."""
     longest, chain = measure_batches(experiment)
     data, model, layout = experiment.data, experiment.model, experiment.layout
     examples = experiment.steps * experiment.training.batch_size

@@ -1,4 +1,4 @@
-"""A process of its own for a model that is not trusted, under limits of time and memory."""
+"""Runs an untrusted model in a process of its own, under limits of time, memory and file size."""
 
 import ctypes
 import os
@@ -31,7 +31,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Ended:
+class Ending:
     """How a process ended."""
 
     failure: str | None  # one sentence, or None if it succeeded
@@ -54,7 +54,7 @@ def run_limited(
     stdin: Path | None = None,
     environment: Mapping[str, str] | None = None,
     largest_file: int = LARGEST_FILE,
-) -> Ended:
+) -> Ending:
     """Run a command until it ends or breaks a limit; its output goes to files in the folder.
 
     At the end all processes that it started are killed, those in other sessions too on Linux.
@@ -78,7 +78,7 @@ def run_limited(
                 preexec_fn=partial(limit_files, largest_file),
             )
         except OSError as error:
-            return Ended(f"can't be started: {error.strerror or error}", 0.0, None)
+            return Ending(f"can't be started: {error.strerror or error}", 0.0, None)
         try:
             while process.poll() is None:
                 family = find_family(process.pid, before)
@@ -100,7 +100,7 @@ def run_limited(
     if failure is None and process.returncode:
         failure = f"ended with exit code {process.returncode}{last_line(folder / 'stderr')}"
     seconds = round(time.monotonic() - started, 2)
-    return Ended(failure, seconds, peak if sys.platform == "linux" else None)
+    return Ending(failure, seconds, peak if sys.platform == "linux" else None)
 
 
 def limit_files(largest: int) -> None:
@@ -112,7 +112,7 @@ def limit_files(largest: int) -> None:
 
 @contextmanager
 def adopting_orphans() -> Iterator[None]:
-    """Processes whose parent has ended become children of this one, where that is possible."""
+    """Make this process the parent of orphans among its descendants, where the system can."""
     if sys.platform != "linux":
         yield
         return
@@ -126,7 +126,7 @@ def adopting_orphans() -> Iterator[None]:
 
 
 def list_processes() -> dict[int, Process]:
-    """All processes by their ids; none where the system does not tell."""
+    """All processes by their ids; empty where there is no /proc."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
@@ -142,7 +142,7 @@ def children_of(parent: int) -> list[int]:
 
 
 def find_family(pid: int, before: frozenset[int]) -> dict[int, Process]:
-    """A child process with all that it started; orphans among them are children of ours by now."""
+    """A child process with all its descendants; orphans among them are children of ours by now."""
     processes = list_processes()
     members = {pid} | {
         other
@@ -168,7 +168,7 @@ def kill_family(pid: int, before: frozenset[int]) -> None:
 
 
 def read_bytes(path: Path, most: int = LARGEST_FILE) -> bytes:
-    """A file that a process of strangers wrote; none if it is a pipe, a link, or too large."""
+    """The contents of a file that is not trusted; empty if it is a link, a pipe, or too large."""
     with suppress(OSError):
         found = path.lstat()
         if stat.S_ISREG(found.st_mode) and found.st_size <= most:

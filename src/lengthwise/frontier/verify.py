@@ -1,4 +1,4 @@
-"""Verifies a claim about any model: fresh problems, limits, and a signed-off report."""
+"""Verifies a claim about any model: fresh problems, limits, and a report with a digest."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ LEAST_RIGHT_WITH_NOISE = 0.5  # of those that were right without it
 MOST_FAILURES = 3
 UNVERIFIED = "unverified: right, but nothing shows that a network answers"
 UNREAD = "unread: right, and the weights matter, but the file's own code is for people to read"
-BYTES_OF_A_CHARACTER = 4  # of problems, that answers to them may take
+ANSWER_BYTES = 4  # that a model may write for each character of the problems
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Subject:
 
     source: str
     kind: str  # run, file or command
+    name: str  # in reports: of a local model, its directory or file alone
     digest: str  # of its files, taken before the problems are drawn
     trained: str  # what it was trained on, as declared
 
@@ -61,18 +62,19 @@ def find_subject(source: str, declared: str | None) -> Subject:
         if not words:
             raise UsageError(f"'{source}' names no command, such as command:./solver --fast")
         files = [Path(word) for word in words if Path(word).is_file()]
-        return Subject(source, "command", digest_files(files), declared or "not declared")
+        return Subject(source, "command", source, digest_files(files), declared or "not declared")
     path = Path(source)
     if path.suffix == ".py":
         if not path.is_file():
             raise UsageError(f"there is no Python file {path}")
-        return Subject(
-            str(path.resolve()), "file", digest_files([path]), declared or "not declared"
-        )
+        digest = digest_files([path])
+        return Subject(str(path.resolve()), "file", path.name, digest, declared or "not declared")
     files = sorted(p for p in path.rglob("*") if p.suffix in (".safetensors", ".yaml", ".json"))
     kept = [p for p in files if p.name not in ("record.json", "environment.json")]
     own = describe_run(path) if (path / CONFIG).is_file() else "not declared"
-    return Subject(source, "run", digest_files(kept) if kept else "on the Hub", declared or own)
+    if not kept:
+        return Subject(source, "run", source, "on the Hub", declared or own)
+    return Subject(source, "run", path.absolute().name, digest_files(kept), declared or own)
 
 
 def digest_files(files: Sequence[Path]) -> str:
@@ -110,7 +112,7 @@ def verify(
     limits: Limits | None = None,
     declared: str | None = None,
 ) -> Json:
-    """Test a claim, and return the report; `seal` signs it off."""
+    """Test a claim, and return the report, to which `seal` adds a digest."""
     subject = find_subject(source, declared)
     check_against_run(subject, claim)
     limits = limits or Limits(600, 4000)
@@ -119,10 +121,11 @@ def verify(
     tests, facts = [], {"parameters": None}
     for digits in claim.lengths():
         asked = claims.draw_problems(claim, digits, problems, stress, seed)
-        print(f"{len(asked)} problems of {show(claim, digits)} digits", file=sys.stderr, flush=True)
-        answers, ended, told = ask(subject, [p.text for p in asked], limits)
+        length = write_digits(claim, digits)
+        print(f"{len(asked)} problems of {length} digits", file=sys.stderr, flush=True)
+        answers, ending, told = ask(subject, [p.text for p in asked], limits)
         facts |= told
-        tests.append(judge(asked, answers[UNCHANGED], ended, show(claim, digits)))
+        tests.append(judge(asked, answers[UNCHANGED], ending, length))
     outside = probe(subject, claim, seed, limits, tests[0]["right"] / tests[0]["problems"])
     errors = sum(test["problems"] - test["right"] for test in tests)
     worst = min((case for test in tests for case in test["cases"]), key=lambda c: c["share"])
@@ -135,7 +138,7 @@ def verify(
         "tested digits": list(claim.tested),
         "share": claim.share,
         "model": {
-            "source": subject.source if subject.kind == "command" else Path(subject.source).name,
+            "source": subject.name,
             "kind": subject.kind,
             "sha256": subject.digest,
             "parameters": facts["parameters"],
@@ -166,7 +169,7 @@ def decide(held: bool, outside: str, kind: str) -> str:
     return UNREAD if kind == "file" else "holds"
 
 
-def show(claim: Claim, digits: Sequence[int]) -> str:
+def write_digits(claim: Claim, digits: Sequence[int]) -> str:
     return f"{digits[0]}" if claim.task == "addition" else f"{digits[0]}×{digits[1]}"
 
 
@@ -175,17 +178,17 @@ def ask(
     problems: Sequence[str],
     limits: Limits,
     probes: Sequence[str] = (UNCHANGED,),
-) -> tuple[dict[str, list[str | None]], sandbox.Ended, Json]:
-    """The answers by probe of a model in a process of its own, as far as it got."""
+) -> tuple[dict[str, list[str | None]], sandbox.Ending, Json]:
+    """A model's answers by probe, from a process of its own, as far as it got."""
     characters = len(probes) * sum(map(len, problems))
-    largest = sandbox.LARGEST_FILE + BYTES_OF_A_CHARACTER * characters
+    largest = sandbox.LARGEST_FILE + ANSWER_BYTES * characters
     with tempfile.TemporaryDirectory(
         prefix="lengthwise-verify-", ignore_cleanup_errors=True
     ) as name:
         folder = Path(name)
         if subject.kind == "command":
-            said, ended = ask_command(subject, problems, limits, folder, largest)
-            return {UNCHANGED: said}, ended, {}
+            said, ending = ask_command(subject, problems, limits, folder, largest)
+            return {UNCHANGED: said}, ending, {}
         job = {
             "kind": subject.kind,
             "source": subject.source,
@@ -198,27 +201,28 @@ def ask(
         (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
         # With -P, no module of the present folder stands in for one of Python's.
         module = ["-P", "-m", "lengthwise.frontier.answering", str(folder / "job.json")]
-        ended = sandbox.run_limited([sys.executable, *module], folder, limits, largest_file=largest)
+        command = [sys.executable, *module]
+        ending = sandbox.run_limited(command, folder, limits, largest_file=largest)
         answers = read_answers(folder / "answers", probes, largest)
-        return answers, ended, read_facts(folder / "facts")
+        return answers, ending, read_facts(folder / "facts")
 
 
 def ask_command(
     subject: Subject, problems: Sequence[str], limits: Limits, folder: Path, largest: int
-) -> tuple[list[str | None], sandbox.Ended]:
+) -> tuple[list[str | None], sandbox.Ending]:
     (folder / "problems").write_text("".join(f"{p}\n" for p in problems), encoding="utf-8")
     words = shlex.split(subject.source.removeprefix(COMMAND))
-    ended = sandbox.run_limited(words, folder, limits, folder / "problems", largest_file=largest)
+    ending = sandbox.run_limited(words, folder, limits, folder / "problems", largest_file=largest)
     written = sandbox.read_bytes(folder / "stdout", largest)
     lines = written.decode(errors="replace").splitlines()
-    if ended.failure is None and len(lines) != len(problems):
+    if ending.failure is None and len(lines) != len(problems):
         failure = f"wrote {len(lines)} lines for {len(problems)} problems"
-        return [], replace(ended, failure=failure)
-    return [answering.to_text(line) for line in lines[: len(problems)]], ended
+        return [], replace(ending, failure=failure)
+    return [answering.to_text(line) for line in lines[: len(problems)]], ending
 
 
 def read_answers(path: Path, probes: Sequence[str], largest: int) -> dict[str, list[str | None]]:
-    """All answers of a file that its process may not have finished, or may have spoilt."""
+    """The answers by probe, up to the first line that is unfinished or malformed."""
     answers: dict[str, list[str | None]] = {probe: [] for probe in probes}
     for line in sandbox.read_bytes(path, largest).splitlines():
         try:
@@ -238,9 +242,9 @@ def read_facts(path: Path) -> Json:
 
 
 def judge(
-    asked: Sequence[Problem], answers: Sequence[str | None], ended: sandbox.Ended, digits: str
+    asked: Sequence[Problem], answers: Sequence[str | None], ending: sandbox.Ending, digits: str
 ) -> Json:
-    """How many answers are right, by kind of problem; what was not answered is wrong."""
+    """How many answers are right, by kind of problem; a missing answer is wrong."""
     given = [*answers, *[None] * (len(asked) - len(answers))]
     right = [answer == p.answer for answer, p in zip(given, asked, strict=False)]
     cases = []
@@ -273,24 +277,24 @@ def judge(
         "problems": len(asked),
         "right": sum(right),
         "unanswered": max(0, len(asked) - len(answers)),
-        "failure": ended.failure,
-        "seconds": ended.seconds,
-        "peak megabytes": ended.peak_megabytes,
+        "failure": ending.failure,
+        "seconds": ending.seconds,
+        "peak megabytes": ending.peak_megabytes,
         "cases": cases,
     }
 
 
 def probe(subject: Subject, claim: Claim, seed: int, limits: Limits, share: float) -> Json:
-    """Whether right answers come from the weights: what becomes of them as weights change."""
+    """Whether right answers come from the weights: ask again with changed weights."""
     if subject.kind == "command":
         reason = "the verifier can't see into a command"
         return {"verdict": "not checkable", "reason": reason, "probes": []}
     asked = claims.draw_problems(claim, claim.trained, PROBE_PROBLEMS, 0, seed + 1)
-    answers, ended, facts = ask(subject, [p.text for p in asked], limits, list(PROBES))
+    answers, ending, facts = ask(subject, [p.text for p in asked], limits, list(PROBES))
     if not facts:
         reason = "it shows no torch module named model, whose weights could be changed"
         return {"verdict": "not checkable", "reason": reason, "probes": []}
-    results = {name: judge(asked, answers[name], ended, "") for name in PROBES}
+    results = {name: judge(asked, answers[name], ending, "") for name in PROBES}
     shares = {name: result["right"] / result["problems"] for name, result in results.items()}
     found = [
         {"probe": name, "meaning": meaning, "share right": shares[name]}
@@ -303,7 +307,7 @@ def probe(subject: Subject, claim: Claim, seed: int, limits: Limits, share: floa
         verdict = "not checkable"
         reason = "a change of a millionth breaks the answers, as if the weights were guarded"
     elif os.environ.get(VARIABLE):
-        verdict, reason = "not checkable", f"{VARIABLE} brings in code of others"
+        verdict, reason = "not checkable", f"{VARIABLE} imports other code"
     elif subject.kind == "file":
         verdict = "no sign of it"
         reason = "answers depend on the weights; the code of the file itself is for people to read"

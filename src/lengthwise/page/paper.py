@@ -8,7 +8,7 @@ from lengthwise.base import UsageError, nearest
 from lengthwise.paper import ARTEFACTS
 from lengthwise.paper.artefact import Artefact, Grid
 from lengthwise.paper.records import load_results, record_path
-from lengthwise.paper.report import CELLS, RULE, count_seeds, headline_row
+from lengthwise.paper.report import CELLS, RULE, count_seeds, draw, headline_row
 from lengthwise.paper.results import Cell, Results
 from lengthwise.paper.scales import SCALES, ScaleName
 
@@ -89,17 +89,15 @@ def describe_cell(cell: Cell) -> Json:
 
 def figure(results: Path, root: Path, scale: str, artefact: str) -> bytes:
     """An artefact's figure as PNG."""
-    from matplotlib.figure import Figure
-
     if artefact not in ARTEFACTS:
         raise UsageError(f"there is no artefact '{artefact}': {nearest(artefact, ARTEFACTS)}")
     chosen = ARTEFACTS[artefact]
     found = load_results(chosen, check_scale(scale), results, root)
-    if not chosen.has_figure or not found.records:
+    drawing = draw(chosen, found)
+    if drawing is None:
         raise UsageError(f"there is nothing to draw of {artefact} at {scale} scale yet")
-    drawing, image = Figure(figsize=(11, 4), layout="constrained"), io.BytesIO()
-    chosen.draw(found, drawing)
-    drawing.savefig(image, format="png", dpi=130)
+    image = io.BytesIO()
+    drawing.savefig(image, format="png")
     return image.getvalue()
 
 

@@ -12,7 +12,7 @@ from lengthwise.training import keys
 from lengthwise.training.experiment import Experiment
 
 MOST_DIGITS, MOST_STEPS = 40, 20_000
-EVALUATIONS = 24  # in a run: so often the cliff moves
+EVALUATIONS = 24  # in a run; each redraws the cliff
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"model.preset": "tiny"},
     "small": {"model.preset": "small", "model.heads": 4},
@@ -93,9 +93,7 @@ class Recipe(Config):
 
     def python(self, root: str) -> str:
         """Python that trains the same run."""
-        lines = [f"    {json.dumps(key)}: {value!r},".replace("'", '"') for key, value in
-                 self.keys().items()]  # fmt: skip
-        fields = "\n".join(["{", *lines, "}"])
+        fields = json.dumps(self.keys(), indent=4)
         return f"import lengthwise\n\nrun = lengthwise.train({fields}, root={json.dumps(root)})"
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MOST_BYTES = 64 * 1024  # of a request's body: two numbers of 10,000 digits, and some
+MOST_BYTES = 64 * 1024  # of a request's body: enough for two numbers of 10,000 digits
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
     "content-security-policy": (
@@ -55,7 +55,7 @@ class Guard:
             await self.app(scope, receive, send_with_headers)
 
     def refuse(self, scope: Scope) -> tuple[int, str] | None:
-        """The status and the sentence for a request that is not answered; None: it is."""
+        """The status and the sentence for a request to refuse; None for one to answer."""
         headers, method = Headers(scope=scope), scope["method"]
         if headers.get("host", "").lower() not in self.hosts:
             return 403, "this page answers only under 127.0.0.1 and localhost"
@@ -65,11 +65,11 @@ class Guard:
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, "this page answers only requests of its own pages"
         if method not in ("GET", "HEAD", "POST"):
-            return 405, f"the page knows no {method[:20]} requests"
+            return 405, f"the page does not take {method[:20]} requests"
         if method == "POST":
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
-                return 415, "a request's body is JSON"
+                return 415, "a request's body must be JSON"
         size = headers.get("content-length", "0")
         if not size.isdecimal() or len(size) > 12 or int(size) > MOST_BYTES:
             return 413, f"a request has up to {MOST_BYTES // 1024} kB"

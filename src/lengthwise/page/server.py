@@ -40,31 +40,31 @@ Handler = Callable[[Request], Awaitable[Response]]
 B = TypeVar("B", bound=Config)
 
 
-class Ask(Config):
+class AskRequest(Config):
     run: Name
     problem: Annotated[str, Field(max_length=MOST_TEXT)]
 
 
-class Attention(Ask):
+class AttentionRequest(AskRequest):
     iteration: int = Field(ge=1, le=100_000)
     first: int = Field(ge=0)
     last: int = Field(ge=0)
 
 
-class Break(Config):
+class BreakRequest(Config):
     run: Name
     case: Name
     length: int = Field(ge=1, le=10_000)
     seed: int = Field(0, ge=0, le=2**31)
 
 
-class Measure(Config):
+class MeasureRequest(Config):
     run: Name
     length: int = Field(ge=1, le=10_000)
     examples: int = Field(100, ge=1, le=MOST_EXAMPLES)
 
 
-class Grid(Config):
+class GridRequest(Config):
     run: Name
     longest: int = Field(ge=1, le=10_000)
     cells: int = Field(12, ge=2, le=MOST_CELLS)
@@ -72,7 +72,7 @@ class Grid(Config):
     examples: int = Field(50, ge=1, le=200)
 
 
-class Chosen(Config):
+class RunRequest(Config):
     run: Name
 
 
@@ -123,25 +123,25 @@ class Laboratory:
     # What the page asks of models.
 
     async def ask(self, request: Request) -> Response:
-        asked = await read(request, Ask)
+        asked = await read(request, AskRequest)
         lane = self.lane_for(asked.problem)
         return as_json(await lane.run("ask", asked.model_dump(), request.is_disconnected))
 
     async def attention(self, request: Request) -> Response:
-        asked = await read(request, Attention)
+        asked = await read(request, AttentionRequest)
         lane = self.lane_for(asked.problem)
         return as_json(await lane.run("attention", asked.model_dump(), request.is_disconnected))
 
     async def break_model(self, request: Request) -> Response:
-        asked = await read(request, Break)
+        asked = await read(request, BreakRequest)
         return as_json(await self.quick.run("break", asked.model_dump(), request.is_disconnected))
 
     async def measure(self, request: Request) -> Response:
-        asked = await read(request, Measure)
+        asked = await read(request, MeasureRequest)
         return as_json(await self.long.run("measure", asked.model_dump(), request.is_disconnected))
 
     async def grid(self, request: Request) -> Response:
-        asked = await read(request, Grid)
+        asked = await read(request, GridRequest)
         return as_json(await self.long.run("grid", asked.model_dump(), request.is_disconnected))
 
     def lane_for(self, problem: str) -> Lane:
@@ -172,12 +172,12 @@ class Laboratory:
         return JSONResponse({"run": await asyncio.to_thread(enqueue)})
 
     async def stop(self, request: Request) -> Response:
-        chosen = await read(request, Chosen)
+        chosen = await read(request, RunRequest)
         self.queue.stop(chosen.run)
         return JSONResponse(self.queue.state())
 
     async def resume(self, request: Request) -> Response:
-        chosen = await read(request, Chosen)
+        chosen = await read(request, RunRequest)
         run = await asyncio.to_thread(views.find_run, self.root, chosen.run)
         await asyncio.to_thread(self.queue.add, run)
         return JSONResponse(self.queue.state())
@@ -208,9 +208,9 @@ def as_json(body: bytes) -> Response:
 
 
 def answer(handler: Handler) -> Handler:
-    """The handler, with a sentence for everything that goes wrong."""
+    """The handler, with an error of one sentence for everything that goes wrong."""
 
-    async def safely(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         try:
             return await handler(request)
         except Refusal as refusal:
@@ -224,7 +224,7 @@ def answer(handler: Handler) -> Handler:
         clean = sentence.encode(errors="replace").decode()
         return JSONResponse({"error": clean}, status)
 
-    return safely
+    return respond
 
 
 async def send_file(request: Request) -> Response:
@@ -238,7 +238,7 @@ async def send_file(request: Request) -> Response:
 
 async def explain_status(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    sentence = {404: "there is no such page", 405: "the page knows no such request"}
+    sentence = {404: "there is no such page", 405: "the page does not take such a request"}
     return JSONResponse({"error": sentence.get(status, "an error in the program")}, status)
 
 
@@ -289,7 +289,7 @@ def serve(root: Path, results: Path, port: int, open_browser: bool) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
-        listener.listen()  # who comes before the server is ready waits, and is not refused
+        listener.listen()  # early requests wait until the server is ready
     except OverflowError:
         raise UsageError(f"a port is a number up to 65535, not {port}") from None
     except OSError as error:

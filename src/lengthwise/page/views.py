@@ -1,6 +1,6 @@
 """What the page shows of runs, as JSON, read from their directories."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from lengthwise.evaluation.accuracy import Accuracy
 from lengthwise.evaluation.analysis import Curve, learning_curves
 from lengthwise.evaluation.stress import CASES
 from lengthwise.model.positions import POSITIONS, OverCoordinate
+from lengthwise.paper.records import thin
 from lengthwise.problems.layouts import LAYOUTS
 from lengthwise.training.experiment import CONFIG, Experiment
 from lengthwise.training.runs import Run, is_name
@@ -50,7 +51,8 @@ class RunList:
 
     def describe(self, name: str) -> Json:
         path = self.root / name
-        row: Json = {"name": name, "changed": max(stamp for _, stamp in modified(path))}
+        stamps = (stamp for _, stamp in modified(path))
+        row: Json = {"name": name, "changed": max(stamps, default=0)}  # none: just deleted
         try:
             run = Run(path)
             row |= {"status": run.status, "usable": has_weights(run), **summarise(run.experiment)}
@@ -119,7 +121,7 @@ def describe_run(run: Run) -> Json:
         "seconds": (result or {}).get("seconds"),
         "final": result is not None,
         "accuracy": [to_row(Accuracy.from_json(a)) for a in tested],
-        "loss": thin(losses),
+        "loss": thin(losses, MOST_POINTS),
         "curves": {str(n): to_points(curve) for n, curve in sorted(curves.tested.items())},
         "train": to_digits(curves.train),
         "primed": to_digits(curves.primed),
@@ -134,22 +136,17 @@ def to_row(accuracy: Accuracy) -> Json:
 
 def to_points(curve: Curve) -> list[Any]:
     """[examples, exact match] at each evaluation."""
-    return thin(list(zip(curve.examples.tolist(), curve.exact_match.tolist(), strict=True)))
+    pairs = zip(curve.examples.tolist(), curve.exact_match.tolist(), strict=True)
+    return thin(list(pairs), MOST_POINTS)
 
 
 def to_digits(curve: Curve | None) -> Json | None:
     """The accuracy of each digit of the answer on training examples, as training went on."""
     if curve is None:
         return None
-    points = thin(list(zip(curve.examples.tolist(), np.round(curve.digits, 3).tolist(),
-                           strict=True)))  # fmt: skip
+    pairs = zip(curve.examples.tolist(), np.round(curve.digits, 3).tolist(), strict=True)
+    points = thin(list(pairs), MOST_POINTS)
     return {"examples": [seen for seen, _ in points], "digits": [shares for _, shares in points]}
-
-
-def thin(points: Sequence[Any]) -> list[Any]:
-    """At most MOST_POINTS points, evenly spread, the last included."""
-    step = -(-len(points) // MOST_POINTS) or 1
-    return list(points[::-1][::step][::-1])
 
 
 def choices() -> Mapping[str, Any]:

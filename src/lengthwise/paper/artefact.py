@@ -10,11 +10,9 @@ from typing import Any, ClassVar
 
 from lengthwise.base import UsageError
 from lengthwise.paper.results import Cell, Record, Results
-from lengthwise.paper.scales import SMOKE_DIGITS, TRAINED, Overrides, ScaleName, variants
+from lengthwise.paper.scales import SMOKE_LENGTHS, Overrides, ScaleName, variants
 from lengthwise.paper.verdicts import Judgement
 from lengthwise.training.runs import Run
-
-SMOKE_LENGTHS = (TRAINED, TRAINED + 1, SMOKE_DIGITS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,9 @@ from lengthwise.paper.published import statement
 from lengthwise.paper.scales import (
     RECIPES,
     SMOKE_DIGITS,
+    SMOKE_LENGTHS,
+    TRAIN_DIGITS,
     TRAIN_SIZE,
-    TRAINED,
     Overrides,
     RecipeName,
     ScaleName,
@@ -14,7 +15,7 @@ from lengthwise.paper.scales import (
 )
 from lengthwise.problems.priming import Priming, one_length
 
-SHORT = TRAINED
+LONG = 35  # digits, n_test of products
 PRIMED = int(statement("primed examples"))
 LEVEL = statement("accuracy that counts as learnt") / 100
 ORDERS = {
@@ -38,12 +39,12 @@ def room(scale: ScaleName, digits: int) -> int:
 
 def long_length(scale: ScaleName) -> int:
     """The long length of products."""
-    return room(scale, 35)
+    return room(scale, LONG)
 
 
 def tested_lengths(scale: ScaleName, *lengths: int) -> list[int]:
     """The lengths tested during training."""
-    return [SHORT, SHORT + 1, SMOKE_DIGITS] if scale == "smoke" else list(lengths)
+    return list(SMOKE_LENGTHS if scale == "smoke" else lengths)
 
 
 def addition(
@@ -162,7 +163,7 @@ def fine_tuned_products(scale: ScaleName, count: int) -> Overrides:
         "data.train_digits": long,
         "data.sampling": "exact",
         "data.train_size": count,
-        "evaluation.final_lengths": [SHORT, long],
+        "evaluation.final_lengths": [TRAIN_DIGITS, long],
         "start_from": UNPRIMED,
     }
     budgets: dict[ScaleName, Overrides] = {

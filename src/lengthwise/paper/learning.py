@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lengthwise.paper.results import Record, Results, final_accuracy, training_curve
-from lengthwise.paper.scales import TRAINED
+from lengthwise.paper.scales import TRAIN_DIGITS
 from lengthwise.paper.verdicts import Measurement
 
 DigitCurves = tuple[list[int], NDArray[np.float64]]  # examples seen; (seeds, points, digits)
@@ -32,11 +32,11 @@ def short_before_long(results: Results, label: str, long: int) -> Measurement:
         level = (final_accuracy(record, long) or 0.0) / 2
         if level < 0.25:
             return None
-        short = first_reached(training_curve(record, TRAINED), level)
+        short = first_reached(training_curve(record, TRAIN_DIGITS), level)
         late = first_reached(training_curve(record, long), level)
         return late - short if np.isfinite([short, late]).all() else None
 
-    name = f"{label}: examples between {TRAINED} and {long} digits"
+    name = f"{label}: examples between {TRAIN_DIGITS} and {long} digits"
     return results.measure(label, lead, name, gated=False)
 
 
@@ -91,7 +91,7 @@ def digit_gap(results: Results, label: str) -> Measurement:
     """
 
     def gap(record: Record) -> float | None:
-        digits = tested_digits(record, TRAINED)
+        digits = tested_digits(record, TRAIN_DIGITS)
         return float(np.ptp(digits[:, 1:-1], axis=1).max()) if digits.size else None
 
     return results.measure(label, gap, f"{label}: gap between inner digits")
@@ -101,7 +101,7 @@ def lead_of_outer_digits(results: Results, label: str) -> Measurement:
     """By how much the first and the last digit beat every other, averaged over training."""
 
     def lead(record: Record) -> float | None:
-        digits = tested_digits(record, TRAINED)
+        digits = tested_digits(record, TRAIN_DIGITS)
         if not digits.size:
             return None
         first, *inner, last = digits.mean(0)

@@ -1,6 +1,6 @@
 """The plan of an artefact's runs, and their records: results/SCALE/runs/IDENTITY.json.
 
-A record is what is kept of a finished run; checkpoints are not. It is found by the experiment's
+A record keeps the results of a finished run, but no checkpoint. It is found by the experiment's
 identity, so a run that several artefacts share is trained and recorded once.
 """
 
@@ -13,13 +13,13 @@ from lengthwise.base import UsageError
 from lengthwise.base.files import read_json, write_json
 from lengthwise.evaluation.accuracy import Accuracy
 from lengthwise.paper.artefact import Artefact
-from lengthwise.paper.results import Record, Results, training_curve
+from lengthwise.paper.results import Record, Results, train_digits, training_curve
 from lengthwise.paper.scales import Overrides, ScaleName
 from lengthwise.training import keys
 from lengthwise.training.experiment import Experiment
 from lengthwise.training.runs import Run
 
-SEEDS_WITHOUT = 3  # in a row without a record, after which no more are looked for
+SEEDS_WITHOUT = 3  # in a row without a record, after which the search ends
 REQUIRED = {"identity", "commit", "sessions", "training", "measures"}
 CURVE_POINTS = 60  # of the training curve that a record keeps
 
@@ -145,7 +145,7 @@ def round_training(point: Record) -> Record:
     return rounded
 
 
-def thin(points: list[Record], most: int) -> list[Record]:
+def thin(points: list[Any], most: int) -> list[Any]:
     """At most `most` points, evenly spread, the last included.
 
     >>> thin([1, 2, 3, 4, 5], 3)
@@ -195,18 +195,13 @@ def find_records(
 
 
 def fitness(records: Mapping[int, Record]) -> tuple[float, float]:
-    """What chooses between variants: the trained length only, and the first seed only.
+    """The score by which a variant is chosen: the first seed's accuracy at the trained length.
 
-    It is the accuracy in the last evaluation during training. Where that ties, the average over all
-    evaluations decides.
+    It is that of the last evaluation during training; ties go to the average over all evaluations.
     """
     record = records[min(records)]
-    shares = [share for _, share in training_curve(record, trained_digits(record))]
+    shares = [share for _, share in training_curve(record, train_digits(record))]
     return (shares[-1], sum(shares) / len(shares)) if shares else (0.0, 0.0)
-
-
-def trained_digits(record: Record) -> int:
-    return int(record["config"]["data"]["train_digits"])
 
 
 def commits(records: Sequence[Record]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +13,16 @@ from lengthwise.paper.results import Results
 from lengthwise.paper.scales import ScaleName, describe_variant
 from lengthwise.paper.verdicts import LEARNT, SEEDS_NEEDED, Judgement
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 MISSING = "missing"
 RULE = (
     f"A verdict needs {SEEDS_NEEDED} seeds that agree, and a difference larger than two standard"
     " errors over seeds; seeds are never pooled. Where seeds disagree, the claim depends on the"
     f" seed. Where either side is below {100 * LEARNT:.0f} % at the trained length, a claim about"
-    " longer numbers can't be judged. Where runs are missing, it is not run, or has too few seeds."
-    " A claim of several parts fails with any part."
+    " longer numbers can't be judged. Where runs are missing, the claim is not run, or has too few"
+    " seeds. A claim of several parts needs all of them; a claim about the best needs one."
 )
 CELLS = (
     "A cell has the mean over seeds with Student's 95 % interval, or of one model with Wilson's,"
@@ -122,7 +126,10 @@ def section(
     for title, grid in artefact.grids(results).items():
         document.paragraph(title)
         document.table(["", *grid.columns], grid_rows(grid))
-    if draw(artefact, results, out):
+    if figure := draw(artefact, results):
+        figure.savefig(out / f"{artefact.name}.png")
+        # Without the date, the file has the same bytes every time.
+        figure.savefig(out / f"{artefact.name}.pdf", metadata={"CreationDate": None})
         text = f"{artefact.where}: {artefact.title}, {results.scale} scale"
         document.figure(f"{artefact.name}.png", text)
     if judgements:
@@ -158,19 +165,16 @@ def grid_rows(grid: Grid) -> list[list[str]]:
     return [[label, *(cell.text() for cell in cells)] for label, cells in grid.rows.items()]
 
 
-def draw(artefact: Artefact, results: Results, out: Path) -> bool:
-    """Save the artefact's figure as PNG and PDF, if it has one and there are runs to draw."""
+def draw(artefact: Artefact, results: Results) -> "Figure | None":
+    """The artefact's figure, if it has one and there are runs to draw."""
     if not artefact.has_figure or not results.records:
-        return False
+        return None
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 4), layout="constrained")
+    figure = Figure(figsize=(11, 4), layout="constrained", dpi=130)
     artefact.draw(results, figure)
     figure.suptitle(f"{artefact.where}, {results.scale} scale", fontsize=10, color="0.4")
-    for kind in ("png", "pdf"):
-        metadata = {"CreationDate": None} if kind == "pdf" else None  # the same bytes every time
-        figure.savefig(out / f"{artefact.name}.{kind}", dpi=130, metadata=metadata)
-    return True
+    return figure
 
 
 def record_table(document: Document, loaded: Mapping[Artefact, Results]) -> None:

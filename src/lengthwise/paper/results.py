@@ -76,6 +76,14 @@ class Results:
         name = f"{label} at {length} digits"
         return self.measure(label, lambda record: final_accuracy(record, length), name, gated)
 
+    def mean_accuracy(self, label: str, lengths: Sequence[int], name: str) -> Measurement:
+        """The final accuracy, averaged over lengths."""
+
+        def mean(record: Record) -> float:
+            return float(np.mean([final_accuracy(record, n) or 0.0 for n in lengths]))
+
+        return self.measure(label, mean, f"{label}, {name}")
+
     def measure(
         self,
         label: str,
@@ -123,9 +131,19 @@ def final_accuracy(record: Record, length: int) -> float | None:
     return next(shares, None)
 
 
+def final_digits(record: Record, length: int) -> list[float] | None:
+    """The accuracy of each digit of the answer in the final test, in the order of writing."""
+    return next((a["digits"] for a in record["evaluation"] if a["length"] == length), None)
+
+
+def train_digits(record: Record) -> int:
+    """The trained length: the digits of the longest operands in training."""
+    return int(record["config"]["data"]["train_digits"])
+
+
 def trained_accuracy(record: Record) -> float | None:
     """The exact match at the trained length in the final test."""
-    return final_accuracy(record, record["config"]["data"]["train_digits"])
+    return final_accuracy(record, train_digits(record))
 
 
 def training_curve(record: Record, length: int) -> list[tuple[int, float]]:

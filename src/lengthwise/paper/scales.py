@@ -27,9 +27,10 @@ EMBEDDINGS = {"APE": "absolute", "RPE_k": "relative-key", "RPE_k,q": "relative-k
 RELATIVE = ("RPE_k", "RPE_k,q")
 SIZES = {"B": "base", "S": "standard", "L": "large"}
 
-TRAINED = 5  # digits, in every artefact
+TRAIN_DIGITS = 5  # in every artefact
 TRAIN_SIZE = 5000  # N_train, unless an artefact says otherwise
 SMOKE_DIGITS = 8  # n_test at smoke scale
+SMOKE_LENGTHS = (TRAIN_DIGITS, TRAIN_DIGITS + 1, SMOKE_DIGITS)
 
 # The paper's ranges of learning rate and weight decay (§2.2).
 LEARNING_RATES = (1e-4, 3e-5, 1e-5)

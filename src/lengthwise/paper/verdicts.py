@@ -38,6 +38,10 @@ class Measurement:
         values = {s: None if v is None else function(v) for s, v in self.values.items()}
         return Measurement(name or self.name, values, self.conditions, self.learnt)
 
+    def known_values(self) -> tuple[float, ...]:
+        """The numbers of the seeds that have one."""
+        return tuple(value for value in self.values.values() if value is not None)
+
     def can_judge(self, seed: int) -> bool:
         return self.values[seed] is not None and (self.learnt is None or seed in self.learnt)
 
@@ -51,7 +55,7 @@ class Judgement:
     evidence: tuple[str, ...] = ()
 
 
-def greater(a: Measurement, b: "Measurement | float") -> Judgement:
+def greater(a: Measurement, b: Measurement | float) -> Judgement:
     """Whether a > b.
 
     >>> fifteen = Measurement("at 15 digits", {0: 0.93, 1: 0.97, 2: 0.95}, {"RPE_k": 3})
@@ -61,23 +65,23 @@ def greater(a: Measurement, b: "Measurement | float") -> Judgement:
     return compare(a, b, 1, strict=True)
 
 
-def less(a: Measurement, b: "Measurement | float") -> Judgement:
+def less(a: Measurement, b: Measurement | float) -> Judgement:
     """Whether a < b."""
     return compare(a, b, -1, strict=True)
 
 
-def at_least(a: Measurement, b: "Measurement | float") -> Judgement:
+def at_least(a: Measurement, b: Measurement | float) -> Judgement:
     """Whether a ≥ b."""
     return compare(a, b, 1, strict=False)
 
 
-def at_most(a: Measurement, b: "Measurement | float") -> Judgement:
+def at_most(a: Measurement, b: Measurement | float) -> Judgement:
     """Whether a ≤ b."""
     return compare(a, b, -1, strict=False)
 
 
 def compare(
-    a: Measurement, b: "Measurement | float", sign: Literal[1, -1], strict: bool
+    a: Measurement, b: Measurement | float, sign: Literal[1, -1], strict: bool
 ) -> Judgement:
     """Whether a − b, for each seed and on average, has the sign."""
     sides = [side for side in (a, b) if isinstance(side, Measurement)]
@@ -119,7 +123,7 @@ def decide(differences: Sequence[float], error: float, strict: bool) -> Verdict:
     return "depends on the seed"
 
 
-def numbers(side: "Measurement | float", seeds: Sequence[int]) -> list[float]:
+def numbers(side: Measurement | float, seeds: Sequence[int]) -> list[float]:
     if not isinstance(side, Measurement):
         return [side] * len(seeds)
     return [value for seed in seeds if (value := side.values[seed]) is not None]
@@ -143,7 +147,7 @@ def student_margin(values: Sequence[float]) -> float | None:
     return student_t(len(values) - 1) * standard_error(values) if len(values) > 1 else None
 
 
-def describe(side: "Measurement | float") -> str:
+def describe(side: Measurement | float) -> str:
     """Mean and Student's interval over seeds, in the unit of the numbers.
 
     >>> describe(Measurement("share", {0: 0.5, 1: 0.7, 2: 0.6}, {})), describe(0.9)
@@ -151,7 +155,7 @@ def describe(side: "Measurement | float") -> str:
     """
     if not isinstance(side, Measurement):
         return f"{side:g}"
-    values = [value for value in side.values.values() if value is not None]
+    values = side.known_values()
     if not values:
         return f"{side.name} (missing)"
     margin, mean = student_margin(values), float(np.mean(values))
@@ -160,17 +164,18 @@ def describe(side: "Measurement | float") -> str:
     return f"{side.name} {mean:,.{decimals}f}{interval}"
 
 
-# What leaves a claim open, most urgent first: a missing run could still settle it either way.
+# The verdicts that leave a claim open, in the order in which a claim of several parts takes them:
+# a missing run could still settle it either way.
 OPEN: tuple[Verdict, ...] = ("not run", "too few seeds", "can't be judged", "depends on the seed")
 
 
 def all_of(judgements: Iterable[Judgement]) -> Judgement:
-    """Every one holds. One that doesn't settles it, whatever is open."""
+    """Whether all hold. One that doesn't hold settles it, even if others are open."""
     return combine(judgements, settles="does not hold", otherwise="holds")
 
 
 def any_of(judgements: Iterable[Judgement]) -> Judgement:
-    """At least one holds. One that does settles it, whatever is open."""
+    """Whether at least one holds. One that holds settles it, even if others are open."""
     return combine(judgements, settles="holds", otherwise="does not hold")
 
 

@@ -113,7 +113,8 @@ function runCharts(run, colour, root) {
     gridPanel(run, root));
 }
 
-function digitCurves(title, { examples, digits } = { examples: [], digits: [] }) {
+function digitCurves(title, curve) {
+  const { examples, digits } = curve ?? { examples: [], digits: [] };
   const count = Math.min(6, digits[0]?.length ?? 0);
   const series = Array.from({ length: count }, (_, i) => ({
     name: `digit ${i + 1}`,

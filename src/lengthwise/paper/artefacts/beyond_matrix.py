@@ -6,10 +6,10 @@ from typing import Any, get_args
 import numpy as np
 
 from lengthwise.model.positions import POSITIONS
-from lengthwise.paper.artefact import SMOKE_LENGTHS, Artefact, Claim, Grid, accuracy_grid, artefact
+from lengthwise.paper.artefact import Artefact, Claim, Grid, accuracy_grid, artefact
 from lengthwise.paper.drawing import panels
 from lengthwise.paper.results import Results
-from lengthwise.paper.scales import Overrides, ScaleName, base_keys
+from lengthwise.paper.scales import SMOKE_LENGTHS, Overrides, ScaleName, base_keys
 from lengthwise.paper.verdicts import greater
 from lengthwise.problems.layouts import Coordinate
 
@@ -25,7 +25,7 @@ def lengths(scale: ScaleName) -> tuple[int, ...]:
 
 
 def embeddings(longest: int) -> dict[str, Overrides]:
-    """All that are registered, over each coordinate that they can work over."""
+    """Every registered embedding, over each coordinate that it supports."""
     options: dict[str, Overrides] = {
         "abacus": {"offset": longest},
         "alibi": {"signed": True},
@@ -111,5 +111,5 @@ class BeyondMatrix(Artefact):
             axis.set(yticks=range(len(names)), yticklabels=names)
             for (i, j), value in np.ndenumerate(means):
                 text = "–" if np.isnan(value) else f"{value:.0f}"  # a cell without a run
-                colour = "black" if value >= 60 else "white"
+                colour = "white" if value < 60 else "black"  # an empty cell is white
                 axis.text(j, i, text, ha="center", va="center", color=colour, fontsize=7)

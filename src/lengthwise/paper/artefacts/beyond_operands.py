@@ -35,8 +35,7 @@ def accuracy(results: Results, run: str, operands: int) -> Measurement:
 
 
 def shares(results: Results, run: str, operands: int) -> tuple[float, ...]:
-    found = accuracy(results, run, operands).values.values()
-    return tuple(share for share in found if share is not None)
+    return accuracy(results, run, operands).known_values()
 
 
 def solves_more(coordinate: str) -> Claim:

@@ -2,10 +2,10 @@
 
 from itertools import product
 
-from lengthwise.paper.artefact import SMOKE_LENGTHS, Artefact, Claim, Grid, accuracy_grid, artefact
+from lengthwise.paper.artefact import Artefact, Claim, Grid, accuracy_grid, artefact
 from lengthwise.paper.experiments import PRIMED, addition, primed_products
 from lengthwise.paper.results import Results
-from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.paper.scales import SMOKE_LENGTHS, Overrides, ScaleName
 from lengthwise.paper.verdicts import all_of, greater, less
 
 OPTIMIZERS = {"AdamW": "adamw", "Muon": "muon"}

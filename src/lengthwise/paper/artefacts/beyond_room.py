@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from lengthwise.paper.artefact import SMOKE_LENGTHS, Artefact, Claim, Grid, accuracy_grid, artefact
-from lengthwise.paper.drawing import BLUE, RED, finish, line, panels, percent
+from lengthwise.paper.artefact import Artefact, Claim, Grid, accuracy_grid, artefact
+from lengthwise.paper.drawing import BLUE, POSITION, RED, finish, line, panels, percent
 from lengthwise.paper.experiments import addition, roomy_addition
 from lengthwise.paper.published import table
-from lengthwise.paper.results import Record, Results
-from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.paper.results import Record, Results, final_digits
+from lengthwise.paper.scales import SMOKE_LENGTHS, Overrides, ScaleName
 from lengthwise.paper.verdicts import greater, less
 
 FULL = 20  # digits, n_test of the paper's sums
@@ -26,21 +26,15 @@ def published_falls() -> tuple[int, int]:
     return len(solved), sum(full < before / 2 for before, full in solved)
 
 
-def digits_of_full_sums(record: Record) -> list[float] | None:
-    """The accuracy of each digit of 20-digit sums, the largest power of ten first."""
-    found = (a["digits"] for a in record["evaluation"] if a["length"] == FULL)
-    return next(found, None)
-
-
 def edge_digits(record: Record) -> float | None:
     """The accuracy of the last digits of a sum."""
-    digits = digits_of_full_sums(record)
+    digits = final_digits(record, FULL)
     return None if digits is None else float(np.mean(digits[-EDGE:]))
 
 
 def inner_digits(record: Record) -> float | None:
     """The accuracy of the digits between the first and the last ones."""
-    digits = digits_of_full_sums(record)
+    digits = final_digits(record, FULL)
     return None if digits is None else float(np.mean(digits[1:-EDGE]))
 
 
@@ -85,12 +79,12 @@ class BeyondRoom(Artefact):
             records = list(results.of(label).values())
             tested = sorted({a["length"] for record in records for a in record["evaluation"]})
             line(axes[0], {n: results.exact_match(label, n) for n in tested}, label, colour)
-            digits = [found for r in records if (found := digits_of_full_sums(r)) is not None]
+            digits = [found for r in records if (found := final_digits(r, FULL)) is not None]
             by_position = dict(enumerate(zip(*digits, strict=True), start=1))
             line(axes[1], by_position, label, colour)
         axes[0].set(xlabel="digits")
         percent(axes[0])
-        axes[1].set(xlabel="position in the answer (1: the largest power of ten)")
+        axes[1].set(xlabel=POSITION)
         percent(axes[1], "accuracy of the digit (%)")
         for axis in axes:
             axis.locator_params(axis="x", integer=True)

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from lengthwise.evaluation.accuracy import evaluate
 from lengthwise.paper.artefact import Artefact, Claim, Grid, artefact
 from lengthwise.paper.drawing import COLOURS, finish, line, panels, percent
-from lengthwise.paper.experiments import SHORT, addition, roomy_addition
+from lengthwise.paper.experiments import addition, roomy_addition
 from lengthwise.paper.results import Cell, Record, Results
-from lengthwise.paper.scales import SMOKE_DIGITS, Overrides, ScaleName
-from lengthwise.paper.verdicts import Judgement, Measurement, greater, less
+from lengthwise.paper.scales import SMOKE_DIGITS, TRAIN_DIGITS, Overrides, ScaleName
+from lengthwise.paper.verdicts import Judgement, greater, less
 from lengthwise.problems.evaluation_set import evaluation_set
 from lengthwise.solver import Solver
 from lengthwise.training.runs import Run
@@ -22,9 +22,9 @@ LARGE, ROOMY = "UTransformer RPE_k L", "UTransformer RPE_k B, n_test 25"
 FACTORS = (0.8, 1.0, 1.25, 1.5, 2.0)  # of all attention scores, in testing only
 SHARPER = 1.25
 LENGTHS: dict[ScaleName, tuple[int, ...]] = {
-    "smoke": (SHORT, SMOKE_DIGITS),
-    "cpu": (SHORT, 10, 15, 18, 20),
-    "paper": (SHORT, 10, 15, 18, 20),
+    "smoke": (TRAIN_DIGITS, SMOKE_DIGITS),
+    "cpu": (TRAIN_DIGITS, 10, 15, 18, 20),
+    "paper": (TRAIN_DIGITS, 10, 15, 18, 20),
 }
 FAR = 18
 TRACED = 100  # problems of each length whose patterns are looked at
@@ -43,21 +43,21 @@ def strongest_weights(solver: Solver, length: int, seed: int) -> NDArray[np.floa
 def pointing_weight(solver: Solver, lengths: tuple[int, ...], seed: int) -> dict[str, float]:
     """By length, the mean strongest weight of the heads that point at the trained length."""
     weights = {length: strongest_weights(solver, length, seed) for length in lengths}
-    pointing = weights[SHORT] >= POINTING
+    pointing = weights[TRAIN_DIGITS] >= POINTING
     if not pointing.any():
         return {}
     return {str(length): float(found[pointing].mean()) for length, found in weights.items()}
 
 
 def accuracy_with(factor: float, length: int) -> Quantity:
-    return lambda record: measured(record, "accuracy").get(f"{factor:g}", {}).get(str(length))
+    return lambda record: measure_of(record, "accuracy").get(f"{factor:g}", {}).get(str(length))
 
 
 def weight_at(length: int) -> Quantity:
-    return lambda record: measured(record, "weight").get(str(length))
+    return lambda record: measure_of(record, "weight").get(str(length))
 
 
-def measured(record: Record, name: str) -> Record:
+def measure_of(record: Record, name: str) -> Record:
     found: Record = record["measures"].get(NAME, {})
     return found.get(name, {})
 
@@ -79,12 +79,12 @@ def is_diluted(label: str) -> Claim:
     def judge(results: Results) -> Judgement:
         far, near = (
             results.measure(label, weight_at(n), f"weight of the strongest key at {n} digits")
-            for n in (15, SHORT)
+            for n in (15, TRAIN_DIGITS)
         )
         return less(far, near)
 
     return Claim(
-        f"{label}: heads that point at one token at {SHORT} digits point less at 15", judge
+        f"{label}: heads that point at one token at {TRAIN_DIGITS} digits point less at 15", judge
     )
 
 
@@ -100,7 +100,8 @@ class BeyondSharpness(Artefact):
         " keys are padding, in long sums they are digits. A factor on all attention scores, in"
         " testing only, takes that weight away. Nothing is trained again.",
         f"A head points if its strongest key has at least {100 * POINTING:.0f} % of the weight at"
-        f" {SHORT} digits, on average over {TRACED} sums and the digits of the first operand.",
+        f" {TRAIN_DIGITS} digits, on average over {TRACED} sums and the digits of the first"
+        " operand.",
         "The factor was found on long sums of one other model (`examples/adder`), not on these.",
         "Scaling attention scores with the length is known to help transformers generalise"
         " (Chiang and Cholak, 2022).",
@@ -144,7 +145,7 @@ class BeyondSharpness(Artefact):
                 line(axis, points, f"scores × {factor:g}", colour)
             percent(axis)
         for label, style in zip(labels, ("-", "--"), strict=True):
-            points = {n: present(results.measure(label, weight_at(n))) for n in lengths}
+            points = {n: results.measure(label, weight_at(n)).known_values() for n in lengths}
             line(axes[2], points, label, "0.3", style=style)
         percent(axes[2], "weight of the strongest key (%)")
         for axis in axes:
@@ -154,9 +155,4 @@ class BeyondSharpness(Artefact):
 
 def shares(results: Results, label: str, factor: float, length: int) -> tuple[float, ...]:
     """Each seed's accuracy with a factor on the scores."""
-    return present(results.measure(label, accuracy_with(factor, length)))
-
-
-def present(measurement: Measurement) -> tuple[float, ...]:
-    """The values of the seeds that have one."""
-    return tuple(value for value in measurement.values.values() if value is not None)
+    return results.measure(label, accuracy_with(factor, length)).known_values()

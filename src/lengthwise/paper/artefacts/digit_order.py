@@ -7,7 +7,7 @@ from lengthwise.paper.artefact import Claim, Table, artefact
 from lengthwise.paper.drawing import COLOURS, finish, line, panels, percent
 from lengthwise.paper.experiments import ORDERS, modular_addition, modular_multiplication, room
 from lengthwise.paper.results import Results
-from lengthwise.paper.scales import EMBEDDINGS, TRAINED, Overrides, ScaleName
+from lengthwise.paper.scales import EMBEDDINGS, TRAIN_DIGITS, Overrides, ScaleName
 from lengthwise.paper.verdicts import Judgement, all_of, at_least, at_most
 
 OPERATIONS = {"sums": (modular_addition, 20), "products": (modular_multiplication, 35)}
@@ -58,7 +58,7 @@ class DigitOrder(Table):
     def draw(self, results: Results, figure: Any) -> None:
         axes = panels(figure, *(f"{operation} modulo 100" for operation in OPERATIONS))
         for axis, (operation, (_, digits)) in zip(axes, OPERATIONS.items(), strict=True):
-            lengths = range(TRAINED, room(results.scale, digits) + 1)
+            lengths = range(TRAIN_DIGITS, room(results.scale, digits) + 1)
             colours = zip(EMBEDDINGS, COLOURS, strict=False)
             for (pe, colour), (order, style) in product(colours, STYLES.items()):
                 run = label(operation, pe, order)

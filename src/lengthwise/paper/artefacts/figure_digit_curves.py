@@ -8,7 +8,6 @@ from lengthwise.paper.experiments import (
     PRIMED,
     PRODUCTS_NOTE,
     SECOND,
-    SHORT,
     UNPRIMED,
     addition,
     primed_label,
@@ -17,7 +16,7 @@ from lengthwise.paper.experiments import (
 )
 from lengthwise.paper.learning import digit_gap, lead_of_outer_digits, tested_digit_curves
 from lengthwise.paper.results import Results
-from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.paper.scales import TRAIN_DIGITS, Overrides, ScaleName
 from lengthwise.paper.verdicts import greater, less
 
 ABSOLUTE, RELATIVE = "addition, APE", "addition, RPE_k"
@@ -74,6 +73,6 @@ class FigureDigitCurves(Artefact):
         )
         conditions = self.conditions(results.scale)
         for axis, run in zip(panels(figure, *titles), conditions, strict=True):
-            curves = tested_digit_curves(results, run, SHORT)
-            draw_digits(axis, curves, SHORT + SECOND[results.scale])
+            curves = tested_digit_curves(results, run, TRAIN_DIGITS)
+            draw_digits(axis, curves, TRAIN_DIGITS + SECOND[results.scale])
         finish(figure, POSITION)

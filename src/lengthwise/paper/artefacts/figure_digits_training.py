@@ -4,10 +4,10 @@ from typing import Any
 
 from lengthwise.paper.artefact import Artefact, artefact
 from lengthwise.paper.drawing import POSITION, draw_digits, finish, panels
-from lengthwise.paper.experiments import PRODUCTS_NOTE, SECOND, SHORT, primed_label, primed_products
+from lengthwise.paper.experiments import PRODUCTS_NOTE, SECOND, primed_label, primed_products
 from lengthwise.paper.learning import training_digit_curves
 from lengthwise.paper.results import Results
-from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.paper.scales import TRAIN_DIGITS, Overrides, ScaleName
 
 COUNTS: dict[ScaleName, tuple[int, ...]] = {
     "smoke": (5, 50),
@@ -35,7 +35,7 @@ class FigureDigitsTraining(Artefact):
         return {primed_label(count): primed_products(scale, count) for count in COUNTS[scale]}
 
     def draw(self, results: Results, figure: Any) -> None:
-        counts, digits = COUNTS[results.scale], SHORT + SECOND[results.scale]
+        counts, digits = COUNTS[results.scale], TRAIN_DIGITS + SECOND[results.scale]
         axes = panels(figure, *(f"{count} primed examples" for count in counts), columns=3)
         for axis, count in zip(axes, counts, strict=True):
             draw_digits(axis, training_digit_curves(results, primed_label(count), digits), digits)

@@ -7,7 +7,7 @@ import numpy as np
 
 from lengthwise.evaluation.analysis import failure_study
 from lengthwise.paper.artefact import Artefact, Claim, Grid, artefact
-from lengthwise.paper.drawing import BLUE, RED, bars, finish, panels, percent, say
+from lengthwise.paper.drawing import BLUE, POSITION, RED, bars, finish, panels, percent, say
 from lengthwise.paper.experiments import addition, room
 from lengthwise.paper.published import statement
 from lengthwise.paper.results import Cell, Record, Results
@@ -36,7 +36,7 @@ CHAIN = int(statement("consecutive carries in almost all failures"))
 Counts = Mapping[int, float]
 
 
-def studied(scale: ScaleName) -> str:
+def study_label(scale: ScaleName) -> str:
     """The label of the model whose failures are studied."""
     encoder, size = MODELS[scale]
     return f"{encoder} RPE_k {size}"
@@ -51,7 +51,7 @@ def measure_study(
         study = record["measures"].get(NAME)
         return None if study is None else quantity(study)
 
-    return results.measure(studied(results.scale), of_record, name)
+    return results.measure(study_label(results.scale), of_record, name)
 
 
 def by_outcome(study: Record, name: str) -> tuple[dict[int, int], dict[int, int]]:
@@ -170,7 +170,7 @@ class FigureFailures(Artefact):
 
     def conditions(self, scale: ScaleName) -> dict[str, Overrides]:
         encoder, size = MODELS[scale]
-        return {studied(scale): addition(scale, "RPE_k", encoder, size)}
+        return {study_label(scale): addition(scale, "RPE_k", encoder, size)}
 
     def measure(self, scale: ScaleName, run: Run) -> Record:
         solver = run.load(run.experiment.device)
@@ -185,7 +185,7 @@ class FigureFailures(Artefact):
             published if results.scale != "smoke" else None,
             found[0]["examples"] if found else None,
         )
-        grid = Grid([f"{room(results.scale, 20)}"], {studied(results.scale): [cell]})
+        grid = Grid([f"{room(results.scale, 20)}"], {study_label(results.scale): [cell]})
         return {"Exact match (%) of the sums that are studied": grid}
 
     def draw(self, results: Results, figure: Any) -> None:
@@ -204,7 +204,7 @@ class FigureFailures(Artefact):
             axis.set_xlabel(noun)
         for axis, name, noun in (
             (axes[2], "wrong_symbols", "wrong digits in the answer"),
-            (axes[3], "wrong_position", "position in the answer (1: the largest power of ten)"),
+            (axes[3], "wrong_position", POSITION),
         ):
             bars(axis, by_value([shares(study[name]) for study in found], absent=0.0), "", RED)
             axis.set(xlabel=noun, ylim=(0, None))
@@ -219,7 +219,7 @@ class FigureFailures(Artefact):
 
 def studies(results: Results) -> list[Record]:
     """The failure study of each seed."""
-    measures = [record["measures"] for record in results.of(studied(results.scale)).values()]
+    measures = [record["measures"] for record in results.of(study_label(results.scale)).values()]
     return [measure[NAME] for measure in measures if NAME in measure]
 
 

@@ -6,9 +6,9 @@ from lengthwise.paper.artefact import Artefact, Claim, Grid, Headline, accuracy_
 from lengthwise.paper.drawing import BLUE, RED, finish, learning_curve, line, panels, percent, ticks
 from lengthwise.paper.experiments import (
     LEVEL,
+    LONG,
     PRIMED,
     PRODUCTS_NOTE,
-    SHORT,
     UNPRIMED,
     fine_tuned_label,
     fine_tuned_products,
@@ -20,10 +20,9 @@ from lengthwise.paper.experiments import (
 from lengthwise.paper.learning import short_before_long
 from lengthwise.paper.published import statement
 from lengthwise.paper.results import Results
-from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.paper.scales import TRAIN_DIGITS, Overrides, ScaleName
 from lengthwise.paper.verdicts import all_of, at_least, at_most, greater, less
 
-LONG = 35
 WITH_PRIMING = primed_label(PRIMED)
 ENOUGH = int(statement("fine-tuning examples"))
 TEN_TIMES = 10 * PRIMED
@@ -54,7 +53,7 @@ class FigureFinetuningPriming(Artefact):
             " digits",
             lambda results: all_of(
                 at_least(results.accuracy(WITH_PRIMING, n, gated=False), 0.95)
-                for n in (SHORT, LONG)
+                for n in (TRAIN_DIGITS, LONG)
             ),
             Headline(
                 "50 primed examples carry products from 5 digits to 35",
@@ -96,15 +95,15 @@ class FigureFinetuningPriming(Artefact):
             "fine-tuning on 1000 examples forgets 5 digits (less than half of the accuracy is"
             " left)",
             lambda results: less(
-                results.accuracy(fine_tuned_label(ENOUGH), SHORT),
+                results.accuracy(fine_tuned_label(ENOUGH), TRAIN_DIGITS),
                 results.in_domain(UNPRIMED).map(lambda share: share / 2, "half of the accuracy"),
             ),
         ),
         Claim(
             "priming doesn't forget: 5 digits are as good as without priming (within 5 points)",
             lambda results: at_least(
-                results.accuracy(WITH_PRIMING, SHORT, gated=False),
-                results.accuracy(UNPRIMED, SHORT).map(
+                results.accuracy(WITH_PRIMING, TRAIN_DIGITS, gated=False),
+                results.accuracy(UNPRIMED, TRAIN_DIGITS).map(
                     lambda share: share - 0.05, f"{UNPRIMED} at 5 digits, less 5 points,"
                 ),
             ),
@@ -124,21 +123,21 @@ class FigureFinetuningPriming(Artefact):
         }
 
     def grids(self, results: Results) -> dict[str, Grid]:
-        lengths = (SHORT, long_length(results.scale))
+        lengths = (TRAIN_DIGITS, long_length(results.scale))
         labels = list(self.conditions(results.scale))
         return {"Exact match (%) by number of digits": accuracy_grid(results, labels, lengths)}
 
     def draw(self, results: Results, figure: Any) -> None:
         counts = FINE_TUNING_COUNTS[results.scale]
         axes = panels(figure, "fine-tuning", f"priming with {PRIMED} examples")
-        lengths = (SHORT, long_length(results.scale))
+        lengths = (TRAIN_DIGITS, long_length(results.scale))
         for length, colour, marker in zip(lengths, (BLUE, RED), "oD", strict=True):
             name = f"{length} digits"
             points = {n: results.exact_match(fine_tuned_label(n), length) for n in counts}
             line(axes[0], points, name, colour, marker)
             learning_curve(axes[1], results, WITH_PRIMING, length, name, colour)
-        before = {n: results.exact_match(UNPRIMED, SHORT) for n in (counts[0], counts[-1])}
-        name = f"{SHORT} digits, before fine-tuning"
+        before = {n: results.exact_match(UNPRIMED, TRAIN_DIGITS) for n in (counts[0], counts[-1])}
+        name = f"{TRAIN_DIGITS} digits, before fine-tuning"
         line(axes[0], before, name, BLUE, marker="", style=":")
         ticks(axes[0], counts)
         axes[0].set(xlabel="fine-tuning examples")

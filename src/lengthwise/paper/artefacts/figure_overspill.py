@@ -3,18 +3,15 @@
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from lengthwise.paper.artefact import Artefact, Claim, Grid, accuracy_grid, artefact
 from lengthwise.paper.drawing import COLOURS, finish, line, panels, percent
-from lengthwise.paper.experiments import PRIMED, SHORT, long_length, products
-from lengthwise.paper.results import Record, Results, final_accuracy
-from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.paper.experiments import LONG, PRIMED, long_length, products
+from lengthwise.paper.results import Results
+from lengthwise.paper.scales import TRAIN_DIGITS, Overrides, ScaleName
 from lengthwise.paper.verdicts import Measurement, all_of, at_least, at_most, greater
 from lengthwise.problems.priming import one_length
 
-LONG = 35
-BETWEEN = range(SHORT + 1, LONG)
+BETWEEN = range(TRAIN_DIGITS + 1, LONG)
 READINGS = {"lengths even": "problem-length", "integers uniform": "uniform-integer"}
 SECONDS = {1: "by 1 digit", 3: "by 3 digits"}
 
@@ -25,11 +22,7 @@ def label(reading: str, second_digits: int) -> str:
 
 def mean_between(results: Results, run: str) -> Measurement:
     """The mean accuracy from 6 to 34 digits, which were never trained."""
-
-    def mean(record: Record) -> float:
-        return float(np.mean([final_accuracy(record, n) or 0.0 for n in BETWEEN]))
-
-    return results.measure(run, mean, f"{run}, 6 to 34 digits")
+    return results.mean_accuracy(run, BETWEEN, "6 to 34 digits")
 
 
 @artefact(
@@ -94,7 +87,7 @@ class FigureOverspill(Artefact):
         return {"Exact match (%) by number of digits": accuracy_grid(results, conditions, lengths)}
 
     def draw(self, results: Results, figure: Any) -> None:
-        lengths = range(SHORT, long_length(results.scale) + 1)
+        lengths = range(TRAIN_DIGITS, long_length(results.scale) + 1)
         for axis, second in zip(panels(figure, *SECONDS.values()), SECONDS, strict=True):
             for reading, colour in zip(READINGS, COLOURS, strict=False):
                 run = label(reading, second)

@@ -22,9 +22,9 @@ from lengthwise.paper.drawing import (
 )
 from lengthwise.paper.experiments import (
     LEVEL,
+    LONG,
     PRIMED,
     PRODUCTS_NOTE,
-    SHORT,
     UNPRIMED,
     long_length,
     products,
@@ -32,11 +32,10 @@ from lengthwise.paper.experiments import (
 from lengthwise.paper.learning import mean_over_training
 from lengthwise.paper.published import statement, statements
 from lengthwise.paper.results import Cell, Record, Results, final_accuracy
-from lengthwise.paper.scales import TRAIN_SIZE, Overrides, ScaleName
+from lengthwise.paper.scales import TRAIN_DIGITS, TRAIN_SIZE, Overrides, ScaleName
 from lengthwise.paper.verdicts import Measurement, all_of, at_most, greater
 from lengthwise.problems.priming import Priming, curriculum, one_length
 
-LONG = 35
 TOO_FEW = int(statement("fewest primed examples that help"))
 PUBLISHED = statements("priming needed by train set size")
 COUNTS: dict[ScaleName, tuple[int, ...]] = {
@@ -89,11 +88,11 @@ def other_curricula(scale: ScaleName) -> dict[str, Priming]:
     """Ways to split the primed examples between lengths, besides the two longest."""
     long = long_length(scale)
     lengths = {
-        f"all lengths from {SHORT + 1} to {long}": range(SHORT + 1, long + 1),
-        f"{SHORT + 1} and {long} digits": (SHORT + 1, long),
-        f"{SHORT + 1}, {(SHORT + long) // 2} and {long} digits": (
-            SHORT + 1,
-            (SHORT + long) // 2,
+        f"all lengths from {TRAIN_DIGITS + 1} to {long}": range(TRAIN_DIGITS + 1, long + 1),
+        f"{TRAIN_DIGITS + 1} and {long} digits": (TRAIN_DIGITS + 1, long),
+        f"{TRAIN_DIGITS + 1}, {(TRAIN_DIGITS + long) // 2} and {long} digits": (
+            TRAIN_DIGITS + 1,
+            (TRAIN_DIGITS + long) // 2,
             long,
         ),
     }
@@ -311,10 +310,10 @@ class FigurePrimingAblations(Artefact):
         long = long_length(results.scale)
 
         def row(run: str) -> list[Cell]:
-            return [results.cell(run, n) for n in (SHORT, primed.get(run, long))]
+            return [results.cell(run, n) for n in (TRAIN_DIGITS, primed.get(run, long))]
 
         rows = {run: row(run) for run in self.conditions(results.scale)}
-        return {"Exact match (%)": Grid([f"{SHORT} digits", "the primed length"], rows)}
+        return {"Exact match (%)": Grid([f"{TRAIN_DIGITS} digits", "the primed length"], rows)}
 
     def draw(self, results: Results, figure: Any) -> None:
         long = long_length(results.scale)

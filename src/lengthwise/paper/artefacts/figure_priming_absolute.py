@@ -15,10 +15,10 @@ from lengthwise.paper.drawing import (
 )
 from lengthwise.paper.experiments import (
     LEVEL,
+    LONG,
     PRIMED,
     PRODUCTS_NOTE,
     SECOND,
-    SHORT,
     long_length,
     primed_products,
     products,
@@ -26,10 +26,9 @@ from lengthwise.paper.experiments import (
 from lengthwise.paper.learning import digit_gap, short_before_long, tested_digit_curves
 from lengthwise.paper.published import statement
 from lengthwise.paper.results import Results
-from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.paper.scales import TRAIN_DIGITS, Overrides, ScaleName
 from lengthwise.paper.verdicts import all_of, at_least, greater, less
 
-LONG = 35
 MANY = int(statement("priming rate of absolute embeddings")) * PRIMED
 WITHOUT, WITH_FEW, WITH_MANY = (
     "APE, not primed",
@@ -95,18 +94,18 @@ class FigurePrimingAbsolute(Artefact):
         long = long_length(results.scale)
         published = {WITH_MANY: PUBLISHED} if results.scale != "smoke" else {}
         rows = {
-            run: [results.cell(run, SHORT), results.cell(run, long, published.get(run))]
+            run: [results.cell(run, TRAIN_DIGITS), results.cell(run, long, published.get(run))]
             for run in self.conditions(results.scale)
         }
-        return {"Exact match (%) by number of digits": Grid([f"{SHORT}", f"{long}"], rows)}
+        return {"Exact match (%) by number of digits": Grid([f"{TRAIN_DIGITS}", f"{long}"], rows)}
 
     def draw(self, results: Results, figure: Any) -> None:
         titles = "primed: accuracy", "not primed: digits", "primed: digits"
         axes = panels(figure, *titles, columns=3)
-        for length, colour in ((SHORT, BLUE), (long_length(results.scale), RED)):
+        for length, colour in ((TRAIN_DIGITS, BLUE), (long_length(results.scale), RED)):
             learning_curve(axes[0], results, WITH_MANY, length, f"{length} digits", colour)
         percent(axes[0])
         for axis, run in zip(axes[1:], (WITHOUT, WITH_MANY), strict=True):
-            curves = tested_digit_curves(results, run, SHORT)
-            draw_digits(axis, curves, SHORT + SECOND[results.scale])
+            curves = tested_digit_curves(results, run, TRAIN_DIGITS)
+            draw_digits(axis, curves, TRAIN_DIGITS + SECOND[results.scale])
         finish(figure, POSITION, keep=axes[:1])

@@ -4,13 +4,12 @@ from typing import Any
 
 from lengthwise.paper.artefact import Artefact, Claim, Grid, Headline, accuracy_grid, artefact
 from lengthwise.paper.drawing import BLUE, RED, finish, learning_curve, panels, percent
-from lengthwise.paper.experiments import PRIMED, SHORT, long_length, products
+from lengthwise.paper.experiments import LONG, PRIMED, long_length, products
 from lengthwise.paper.results import Results
-from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.paper.scales import TRAIN_DIGITS, Overrides, ScaleName
 from lengthwise.paper.verdicts import at_least, at_most
 from lengthwise.problems.priming import one_length
 
-LONG = 35
 WITHOUT, WITH_PRIMING = "by 3 digits, not primed", f"by 3 digits, primed with {PRIMED}"
 
 
@@ -57,7 +56,7 @@ class FigurePrimingByThree(Artefact):
     def draw(self, results: Results, figure: Any) -> None:
         titles = {"not primed": WITHOUT, f"primed with {PRIMED}": WITH_PRIMING}
         for axis, run in zip(panels(figure, *titles), titles.values(), strict=True):
-            for length, colour in ((SHORT, BLUE), (long_length(results.scale), RED)):
+            for length, colour in ((TRAIN_DIGITS, BLUE), (long_length(results.scale), RED)):
                 learning_curve(axis, results, run, length, f"{length} × 3 digits", colour)
             percent(axis)
         finish(figure)

@@ -1,9 +1,6 @@
 """Figure 5: primed with the longest length only, with all lengths, and with even lengths only."""
 
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from lengthwise.paper.artefact import (
     Artefact,
@@ -14,18 +11,17 @@ from lengthwise.paper.artefact import (
     artefact,
 )
 from lengthwise.paper.drawing import BLUE, ORANGE, bars, finish, panels, percent
-from lengthwise.paper.experiments import PRIMED, PRODUCTS_NOTE, SHORT, long_length, products
+from lengthwise.paper.experiments import LONG, PRIMED, PRODUCTS_NOTE, long_length, products
 from lengthwise.paper.published import statement
 from lengthwise.paper.results import Record, Results, final_accuracy
-from lengthwise.paper.scales import Overrides, ScaleName
+from lengthwise.paper.scales import TRAIN_DIGITS, Overrides, ScaleName
 from lengthwise.paper.verdicts import Measurement, all_of, at_least, at_most, greater
 from lengthwise.problems.priming import Priming, all_lengths, even_lengths, one_length
 
-LONG = 35
 ONE, ALL, EVEN = "the longest length only", "all lengths", "even lengths only"
 MANY = int(statement("primed examples of all lengths"))
 LEVEL = statement("primed with all lengths") / 100
-BETWEEN = range(SHORT + 1, LONG)  # lengths beyond training, without the longest
+BETWEEN = range(TRAIN_DIGITS + 1, LONG)  # lengths beyond training, without the longest
 EVEN_LENGTHS, ODD_LENGTHS = ([n for n in (*BETWEEN, LONG) if n % 2 == odd] for odd in (0, 1))
 
 
@@ -33,28 +29,18 @@ def primings(scale: ScaleName) -> dict[str, Priming]:
     long = long_length(scale)
     return {
         ONE: one_length(long, PRIMED),
-        ALL: all_lengths(SHORT + 1, long, MANY),
-        EVEN: even_lengths(SHORT + 1, long, MANY),
+        ALL: all_lengths(TRAIN_DIGITS + 1, long, MANY),
+        EVEN: even_lengths(TRAIN_DIGITS + 1, long, MANY),
     }
-
-
-def mean_over(results: Results, label: str, lengths: Sequence[int], name: str) -> Measurement:
-    """The mean accuracy over lengths."""
-    return results.measure(
-        label, lambda r: float(np.mean(shares_at(r, lengths))), f"{label}, {name}"
-    )
 
 
 def worst_length(results: Results, label: str) -> Measurement:
     """The worst accuracy over all lengths beyond training."""
-    lengths = (*BETWEEN, LONG)
-    return results.measure(
-        label, lambda r: min(shares_at(r, lengths)), f"{label}, the worst length"
-    )
 
+    def worst(record: Record) -> float:
+        return min(final_accuracy(record, n) or 0.0 for n in (*BETWEEN, LONG))
 
-def shares_at(record: Record, lengths: Sequence[int]) -> list[float]:
-    return [final_accuracy(record, n) or 0.0 for n in lengths]
+    return results.measure(label, worst, f"{label}, the worst length")
 
 
 @artefact("figure-priming-lengths", "§5, Figure 5", "Multiplication: priming for all lengths")
@@ -73,7 +59,7 @@ class FigurePrimingLengths(Artefact):
             lambda results: all_of(
                 [
                     at_least(results.accuracy(ONE, LONG), 0.5),
-                    at_most(mean_over(results, ONE, BETWEEN, "6 to 34 digits"), 0.1),
+                    at_most(results.mean_accuracy(ONE, BETWEEN, "6 to 34 digits"), 0.1),
                 ]
             ),
         ),
@@ -95,8 +81,8 @@ class FigurePrimingLengths(Artefact):
         Claim(
             "primed with even lengths only, even lengths are better than odd ones",
             lambda results: greater(
-                mean_over(results, EVEN, EVEN_LENGTHS, "even lengths"),
-                mean_over(results, EVEN, ODD_LENGTHS, "odd lengths"),
+                results.mean_accuracy(EVEN, EVEN_LENGTHS, "even lengths"),
+                results.mean_accuracy(EVEN, ODD_LENGTHS, "odd lengths"),
             ),
         ),
         Claim(
@@ -104,8 +90,8 @@ class FigurePrimingLengths(Artefact):
             " average, where even lengths are learned)",
             lambda results: all_of(
                 [
-                    at_least(mean_over(results, EVEN, EVEN_LENGTHS, "even lengths"), 0.5),
-                    at_most(mean_over(results, EVEN, ODD_LENGTHS, "odd lengths"), 0.1),
+                    at_least(results.mean_accuracy(EVEN, EVEN_LENGTHS, "even lengths"), 0.5),
+                    at_most(results.mean_accuracy(EVEN, ODD_LENGTHS, "odd lengths"), 0.1),
                 ]
             ),
         ),
@@ -123,7 +109,7 @@ class FigurePrimingLengths(Artefact):
 
     def draw(self, results: Results, figure: Any) -> None:
         known, long = primings(results.scale), long_length(results.scale)
-        beyond = range(SHORT + 1, long + 1)
+        beyond = range(TRAIN_DIGITS + 1, long + 1)
         titles = (
             f"primed with {ONE}",
             f"primed with {ALL}",
@@ -133,9 +119,9 @@ class FigurePrimingLengths(Artefact):
         axes = panels(figure, *titles)
         for axis, label in ((axes[0], ONE), (axes[1], ALL), (axes[3], EVEN)):
             seen = dict(known[label])
-            accuracies = {n: results.exact_match(label, n) for n in (SHORT, *beyond)}
+            accuracies = {n: results.exact_match(label, n) for n in (TRAIN_DIGITS, *beyond)}
             kinds = {
-                "trained on": ({SHORT}, "0.6"),
+                "trained on": ({TRAIN_DIGITS}, "0.6"),
                 "primed": (set(seen), BLUE),
                 "never seen": (set(beyond) - set(seen), ORANGE),
             }
@@ -146,6 +132,6 @@ class FigurePrimingLengths(Artefact):
         bars(axes[2], {n: [count] for n, count in known[ALL]}, "primed", BLUE, factor=1)
         axes[2].set_ylabel("primed examples")
         for axis in axes:
-            axis.set(xlabel="digits of the first operand", xlim=(SHORT - 0.7, long + 0.7))
+            axis.set(xlabel="digits of the first operand", xlim=(TRAIN_DIGITS - 0.7, long + 0.7))
             axis.locator_params(axis="x", integer=True)
         finish(figure)

@@ -12,7 +12,7 @@ from lengthwise.paper.results import Record, Results
 from lengthwise.paper.scales import (
     CPU_LEARNING_RATES,
     ENCODERS,
-    TRAINED,
+    TRAIN_DIGITS,
     Overrides,
     ScaleName,
     variants,
@@ -72,8 +72,8 @@ def only_the_largest(results: Results, runs: Mapping[int, str]) -> Judgement:
     smallest, largest = runs[min(runs)], runs[max(runs)]
     return all_of(
         [
-            at_most(reach_of(results, smallest), TRAINED),
-            greater(reach_of(results, largest), TRAINED),
+            at_most(reach_of(results, smallest), TRAIN_DIGITS),
+            greater(reach_of(results, largest), TRAIN_DIGITS),
         ]
     )
 
@@ -83,7 +83,7 @@ def least_width(results: Results, encoder: str) -> Measurement:
     runs = by_width(encoder, results.scale)
 
     def smallest(records: Mapping[str, Record]) -> float | None:
-        widths = [width for width, run in runs.items() if reach(records[run]) > TRAINED]
+        widths = [width for width, run in runs.items() if reach(records[run]) > TRAIN_DIGITS]
         return min(widths, default=None)
 
     name = f"least width of {encoder}s that extrapolates"
@@ -96,7 +96,7 @@ def growth(results: Results, encoder: str) -> Measurement:
 
     def difference(records: Mapping[str, Record]) -> float | None:
         reaches = [reach(records[run]) for run in runs.values()]
-        first = next((far for far in reaches if far > TRAINED), None)
+        first = next((far for far in reaches if far > TRAIN_DIGITS), None)
         return None if first is None else reaches[-1] - first
 
     name = f"growth of the reach of {encoder}s with the width"
@@ -136,7 +136,7 @@ class FigureScaling(Artefact):
         Claim(
             "Transformers with 2 layers extrapolate",
             lambda results: greater(
-                reach_of(results, by_depth("Transformer", results.scale)[2]), TRAINED
+                reach_of(results, by_depth("Transformer", results.scale)[2]), TRAIN_DIGITS
             ),
         ),
         Claim(
@@ -202,6 +202,6 @@ class FigureScaling(Artefact):
         axes[0].set(xlabel="width", ylabel=f"largest length with {100 * LEVEL:.0f} % exact match")
         axes[1].set(xlabel="layers")
         for axis in axes:
-            level(axis, TRAINED, "trained on")
+            level(axis, TRAIN_DIGITS, "trained on")
             axis.set_ylim(-0.5, room(results.scale, 20) + 0.5)
         finish(figure)

@@ -11,7 +11,7 @@ from lengthwise.paper.scales import (
     EMBEDDINGS,
     ENCODERS,
     RELATIVE,
-    TRAINED,
+    TRAIN_DIGITS,
     Overrides,
     ScaleName,
 )
@@ -144,8 +144,8 @@ class TableAddition(Table):
     def grids(self, results: Results) -> dict[str, Grid]:
         published = statement("in-domain addition") if results.scale != "smoke" else None
         rows = {
-            label: [results.cell(label, TRAINED, published)]
+            label: [results.cell(label, TRAIN_DIGITS, published)]
             for label in self.conditions(results.scale)
         }
-        in_domain = {"Exact match (%) in domain": Grid([f"{TRAINED}"], rows)}
+        in_domain = {"Exact match (%) in domain": Grid([f"{TRAIN_DIGITS}"], rows)}
         return {**super().grids(results), **in_domain}

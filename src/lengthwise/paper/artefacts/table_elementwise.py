@@ -1,6 +1,5 @@
 """Appendix A.2: element-wise addition, and the accuracy of each digit with absolute embeddings."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,19 +8,13 @@ from lengthwise.paper.artefact import Claim, Table, artefact
 from lengthwise.paper.drawing import BLUE, GREEN, say
 from lengthwise.paper.experiments import elementwise, room
 from lengthwise.paper.published import table
-from lengthwise.paper.results import Record, Results
-from lengthwise.paper.scales import TRAINED, Overrides, ScaleName
+from lengthwise.paper.results import Record, Results, final_digits
+from lengthwise.paper.scales import TRAIN_DIGITS, Overrides, ScaleName
 from lengthwise.paper.verdicts import Measurement, all_of, at_least, at_most, greater
 
 PUBLISHED = table("elementwise")
 LONGEST = 20
 CHANCE = 0.1  # of one guessed digit
-
-
-def digits_at(record: Record, length: int) -> Sequence[float] | None:
-    """The accuracy of each digit in the final test, leftmost first."""
-    found = (a["digits"] for a in record["evaluation"] if a["length"] == length)
-    return next(found, None)
 
 
 def digit_accuracy(
@@ -30,18 +23,18 @@ def digit_accuracy(
     """The mean accuracy of some digits of the answer."""
 
     def mean(record: Record) -> float | None:
-        digits = digits_at(record, length)
+        digits = final_digits(record, length)
         return None if digits is None else float(np.mean(digits[chosen]))
 
     return results.measure(label, mean, f"{name} digits of {label} at {length} digits")
 
 
 def trained_digits(results: Results, label: str, length: int) -> Measurement:
-    return digit_accuracy(results, label, length, slice(TRAINED), "trained")
+    return digit_accuracy(results, label, length, slice(TRAIN_DIGITS), "trained")
 
 
 def untrained_digits(results: Results, label: str, length: int) -> Measurement:
-    return digit_accuracy(results, label, length, slice(TRAINED, None), "untrained")
+    return digit_accuracy(results, label, length, slice(TRAIN_DIGITS, None), "untrained")
 
 
 @artefact(
@@ -98,9 +91,9 @@ class TableElementwise(Table):
             ylim=(0, 105),
             xticks=range(1, n + 1),
         )
-        axis.axvspan(0.5, TRAINED + 0.5, color=GREEN, alpha=0.1, label="seen in training")
+        axis.axvspan(0.5, TRAIN_DIGITS + 0.5, color=GREEN, alpha=0.1, label="seen in training")
         axis.axhline(100 * CHANCE, color="0.6", linestyle=":", label="chance")
-        tested = [digits_at(record, n) for record in results.of("APE").values()]
+        tested = [final_digits(record, n) for record in results.of("APE").values()]
         seeds = 100 * np.array([digits for digits in tested if digits is not None])
         if not len(seeds):
             say(axis, "no runs")

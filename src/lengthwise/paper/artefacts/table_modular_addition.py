@@ -90,9 +90,9 @@ class TableModularAddition(Table):
         return grids_by_order(self, results)
 
 
-def grids_by_order(table: Table, results: Results, leave_out: str = "none") -> dict[str, Grid]:
-    """A grid for each order of digits, without labels that start with `leave_out`."""
-    labels = [x for x in table.conditions(results.scale) if not x.startswith(leave_out)]
+def grids_by_order(table: Table, results: Results, start: str = "") -> dict[str, Grid]:
+    """A grid for each order of digits, with the conditions whose labels begin with `start`."""
+    labels = [label for label in table.conditions(results.scale) if label.startswith(start)]
     return {
         f"Exact match (%) by number of digits, {order}": table.grid(
             results, [label for label in labels if label.endswith(order)]

@@ -180,4 +180,4 @@ class TableModularMultiplicationFull(Table):
         }
 
     def grids(self, results: Results) -> dict[str, Grid]:
-        return grids_by_order(self, results, leave_out="sums")
+        return grids_by_order(self, results, start="c=")

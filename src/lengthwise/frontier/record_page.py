@@ -9,7 +9,7 @@ from typing import Any
 from lengthwise.base.errors import shorten
 from lengthwise.training.display import percent
 
-MOST_SHOWN = 12  # failures
+MOST_FAILURES = 12  # listed for each trial
 OUTSIDE = """
 ### What the program does outside of the network
 
@@ -48,8 +48,8 @@ def draw(contents: Mapping[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def page(contents: Mapping[str, Any]) -> Iterator[str]:
-    """The record as lines of Markdown."""
+def markdown(contents: Mapping[str, Any]) -> Iterator[str]:
+    """The page of a record, or of its ablations, as lines of Markdown."""
     if contents.get("ablations"):
         yield from ablation_page(contents)
         return
@@ -75,7 +75,7 @@ def page(contents: Mapping[str, Any]) -> Iterator[str]:
 
 
 def file_name(contents: Mapping[str, Any]) -> str:
-    """How the files of a record, or of its ablations, are named in results/records."""
+    """The name of a record's files in results/records, without their suffixes."""
     return f"{contents['record']}{'-ablations' * contents.get('ablations', False)}"
 
 
@@ -229,7 +229,7 @@ def failure_list(cases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     failures = [(case["case"], failure) for case in cases for failure in case["failures"]]
     if failures:
         yield "\nSome failures:\n"
-    for case, failure in failures[:MOST_SHOWN]:
+    for case, failure in failures[:MOST_FAILURES]:
         problem = " ".join(map(shorten, failure["problem"].split()))
         answer, correct = failure["answer"] or "not a number", failure["correct"]
         yield f"- {case}: {problem} = {shorten(answer)}, but it is {shorten(correct)}"
