@@ -336,3 +336,22 @@ def test_a_finished_run_is_not_trained_again(client: TestClient, root: Path) -> 
             queue.add(Run(root / "sum"))
     finally:
         queue.close()
+
+
+def test_a_run_that_cannot_start_does_not_end_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("no memory for a process")
+
+    monkeypatch.setattr("lengthwise.page.training.Local.submit", fail)
+    runs = [Run.create(keys.load(None, {**QUICK, "seed": seed}), tmp_path) for seed in (0, 1)]
+    queue = Queue()
+    try:
+        for run in runs:
+            queue.add(run)
+        while queue.state()["queue"]:
+            time.sleep(0.01)
+        assert queue.failures == {run.path.name: "no memory for a process" for run in runs}
+    finally:
+        queue.close()

@@ -100,5 +100,7 @@ class Queue:
                         return event.reason
                     self.progress = event
             return None
+        except (UsageError, OSError) as error:  # such as no memory for a process
+            return str(error)
         finally:
             engine.stop()
