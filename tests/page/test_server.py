@@ -350,8 +350,8 @@ def test_a_run_that_cannot_start_does_not_end_the_queue(
     try:
         for run in runs:
             queue.add(run)
-        while queue.state()["queue"]:
-            time.sleep(0.01)
+        queue.thread.join(1)  # it goes on, waiting for more
+        assert queue.thread.is_alive()
         assert queue.failures == {run.path.name: "no memory for a process" for run in runs}
     finally:
         queue.close()
