@@ -109,7 +109,7 @@ GRID: Setting = {
 }
 
 # Decimal digits have more sums and carries, so the recipe is that of long multiplication. Batches
-# of 32 problems learn as much in a step as those of 64.
+# of 32 problems learn nearly as much in a step as those of 64.
 DECIMAL_GRID: Setting = {
     **LONG_MULTIPLICATION,
     "layout": GRID["layout"],
