@@ -1,17 +1,15 @@
 """Products on a two-dimensional grid: a cell for each pair of digits, one of each operand."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from lengthwise.arithmetic.digits import Numbers, multiply
 from lengthwise.arithmetic.tasks import BinaryMultiplication, Multiplication, Task
-from lengthwise.base import Choice, UsageError
+from lengthwise.base import UsageError
 from lengthwise.problems.layouts.layout import LAYOUTS, Layout, TokenArray, WrittenField
-from lengthwise.problems.layouts.long_multiplication import SUM
+from lengthwise.problems.layouts.long_multiplication import SUM, RowOptions
 
 
 @LAYOUTS.register("grid")
@@ -23,11 +21,8 @@ class GridLayout(Layout):
     rows so far. Rows are written in full, with zeros above their numbers. Any length fits.
     """
 
-    class Options(Choice):
-        order: ClassVar[Literal["least-significant-first"]] = "least-significant-first"
-        extra_padding: int = Field(
-            0, ge=0, description="in training, up to this much padding more, drawn for each batch"
-        )
+    class Options(RowOptions):
+        pass
 
     options: Options  # type: ignore[assignment]
     fits_any_length = True

@@ -21,6 +21,15 @@ from lengthwise.problems.layouts.layout import (
 SUM = 2  # the operand number of the partial sums
 
 
+class RowOptions(Choice):
+    """The options of a layout that writes rows."""
+
+    order: ClassVar[Literal["least-significant-first"]] = "least-significant-first"
+    extra_padding: int = Field(
+        0, ge=0, description="in training, up to this much padding more, drawn for each batch"
+    )
+
+
 def writes_rows(coordinates: Coordinates[Any]) -> Any:
     """Whether sums are written in rows, as in long multiplication and in running sums."""
     row = coordinates.row
@@ -35,11 +44,8 @@ class LongMultiplicationLayout(Layout):
     and is trained to become the sum of all partial products so far. Any length fits.
     """
 
-    class Options(Choice):
-        order: ClassVar[Literal["least-significant-first"]] = "least-significant-first"
-        extra_padding: int = Field(
-            0, ge=0, description="in training, up to this much padding more, drawn for each batch"
-        )
+    class Options(RowOptions):
+        pass
 
     options: Options  # type: ignore[assignment]
     fits_any_length = True

@@ -1,15 +1,13 @@
 """Sums of many operands: a row for each operand, and a row for the sum so far."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from lengthwise.arithmetic.digits import Numbers, add
 from lengthwise.arithmetic.tasks import Addition, Task
-from lengthwise.base import Choice, UsageError
+from lengthwise.base import UsageError
 from lengthwise.problems.layouts.layout import (
     LAYOUTS,
     Coordinates,
@@ -17,7 +15,7 @@ from lengthwise.problems.layouts.layout import (
     TokenArray,
     WrittenField,
 )
-from lengthwise.problems.layouts.long_multiplication import SUM
+from lengthwise.problems.layouts.long_multiplication import SUM, RowOptions
 
 
 @LAYOUTS.register("running-sums")
@@ -28,11 +26,8 @@ class RunningSumsLayout(Layout):
     become the sum of all operands so far. The answer is the last sum.
     """
 
-    class Options(Choice):
-        order: ClassVar[Literal["least-significant-first"]] = "least-significant-first"
-        extra_padding: int = Field(
-            0, ge=0, description="in training, up to this much padding more, drawn for each batch"
-        )
+    class Options(RowOptions):
+        pass
 
     options: Options  # type: ignore[assignment]
     fits_any_length = True
