@@ -174,15 +174,17 @@ def test_carries_go_through_a_hundred_thousand_columns(adder: Solver) -> None:
         assert layout.decode_answer(symbols)[0].to_text() == [answer]
 
 
+def neighbourhoods_of(solver: Solver, batches: Iterable[rule.Covering]) -> set[bytes]:
+    depth = solver.encoder.depth
+    assert isinstance(depth, Rewrite)
+    return {key for batch in batches for key, _ in rule.ask_batch(solver, depth, batch)}
+
+
 def test_the_rule_covers_every_neighbourhood_of_long_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing in random sums is new, with few digits or many; an untrained model fails."""
     solver = initial_solver(keys.load(None, {**SUM, "model.width": 8}))
-    depth = solver.encoder.depth
-    assert isinstance(depth, Rewrite)
-    covered: set[bytes] = set()
     with solver.testing():
-        for batch in rule.covering_sum_batches(solver.layout):
-            covered |= {key for key, _ in rule.ask_batch(solver, depth, batch)}
+        covered = neighbourhoods_of(solver, rule.covering_sum_batches(solver.layout))
         rng = np.random.default_rng(0)
         for digits in (3, 12, 40):
             lengths = rng.integers(1, digits + 1, (2, 300))
@@ -193,7 +195,7 @@ def test_the_rule_covers_every_neighbourhood_of_long_sums(monkeypatch: pytest.Mo
                 layout = solver.layout.fit(operands)
                 symbols = layout.encode_targets(operands, add(*operands))
                 batch = rule.Covering(layout, operands, symbols)
-                assert {key for key, _ in rule.ask_batch(solver, depth, batch)} <= covered
+                assert neighbourhoods_of(solver, [batch]) <= covered
     monkeypatch.setattr(rule, "covering_numbers", lambda lowest: ["12", f"1{lowest}"])
     assert check_rule(solver)["wrong"] > 0
 
@@ -201,12 +203,9 @@ def test_the_rule_covers_every_neighbourhood_of_long_sums(monkeypatch: pytest.Mo
 def test_the_rule_covers_every_neighbourhood_of_running_sums() -> None:
     """Two operands show all that any number of them can; what is behind the rows is left out."""
     solver = initial_solver(keys.load(None, {**RUNNING_SUMS, "model.width": 8}))
-    two, depth = solver.with_operands(2), solver.encoder.depth
-    assert isinstance(depth, Rewrite)
-    covered: set[bytes] = set()
+    two = solver.with_operands(2)
     with solver.testing():
-        for batch in rule.covering_sum_batches(two.layout):
-            covered |= {key for key, _ in rule.ask_batch(two, depth, batch)}
+        covered = neighbourhoods_of(two, rule.covering_sum_batches(two.layout))
         rng = np.random.default_rng(0)
         for count, digits in ((2, 7), (3, 3), (12, 2), (12, 9), (60, 4)):
             for zeros in (0.0, 0.7):
@@ -219,7 +218,7 @@ def test_the_rule_covers_every_neighbourhood_of_running_sums() -> None:
                 symbols = layout.encode_targets(operands, add(*operands))
                 inside = np.flatnonzero(layout.coordinates(operands).significance < layout.n_out)
                 batch = rule.Covering(layout, operands, symbols, inside)
-                assert {key for key, _ in rule.ask_batch(many, depth, batch)} <= covered
+                assert neighbourhoods_of(many, [batch]) <= covered
 
 
 def test_columns_are_over_powers_of_ten() -> None:
@@ -240,12 +239,8 @@ def test_the_rule_is_for_digits_from_the_right_and_two_columns_of_two_operands()
 def test_the_rule_covers_every_neighbourhood_of_products() -> None:
     setting = {**LONG_MULTIPLICATION, "model.width": 8}
     solver = initial_solver(keys.load(None, setting)).with_second_digits("same")
-    depth = solver.encoder.depth
-    assert isinstance(depth, Rewrite)
-    covered: set[bytes] = set()
     with solver.testing():
-        for batch in rule.covering_product_batches(solver.layout):
-            covered |= {key for key, _ in rule.ask_batch(solver, depth, batch)}
+        covered = neighbourhoods_of(solver, rule.covering_product_batches(solver.layout))
         rng = np.random.default_rng(0)
         for digits in (2, 6, 12):
             for zeros in (0.0, 0.5):
@@ -257,18 +252,14 @@ def test_the_rule_covers_every_neighbourhood_of_products() -> None:
                 layout = solver.layout.fit(operands)
                 symbols = layout.encode_targets(operands, multiply(*operands))
                 batch = rule.Covering(layout, (operands[0], operands[1]), symbols)
-                assert {key for key, _ in rule.ask_batch(solver, depth, batch)} <= covered
+                assert neighbourhoods_of(solver, [batch]) <= covered
 
 
 def test_the_rule_covers_every_neighbourhood_of_binary_grids() -> None:
     """Nothing in longer products is new, and an untrained model fails."""
     solver = initial_solver(keys.load(None, {**GRID, "model.width": 8}))
-    depth = solver.encoder.depth
-    assert isinstance(depth, Rewrite)
-    covered: set[bytes] = set()
     with solver.testing():
-        for batch in rule.covering_grids(solver.layout):
-            covered |= {key for key, _ in rule.ask_batch(solver, depth, batch)}
+        covered = neighbourhoods_of(solver, rule.covering_grids(solver.layout))
         rng = np.random.default_rng(0)
         for bits in (2, 9, 30):
             lengths = rng.integers(1, bits + 1, (2, 30))
@@ -277,7 +268,7 @@ def test_the_rule_covers_every_neighbourhood_of_binary_grids() -> None:
                 layout = solver.layout.fit(operands, padding)
                 symbols = layout.encode_targets(operands, solver.task.answer(*operands))
                 batch = rule.Covering(layout, operands, symbols)
-                assert {key for key, _ in rule.ask_batch(solver, depth, batch)} <= covered
+                assert neighbourhoods_of(solver, [batch]) <= covered
     found = check_rule(solver)
     assert found["neighbourhoods"] == len(covered)
     assert found["wrong"] > 0
@@ -287,11 +278,6 @@ def test_the_rule_lists_every_neighbourhood_of_decimal_grids_and_no_other() -> N
     """Nothing in random products is new; what the rule writes into rows of sums occurs in them."""
     solver = initial_solver(keys.load(None, {**DECIMAL_GRID, "model.width": 8}))
     solver = solver.with_second_digits("same")
-    depth = solver.encoder.depth
-    assert isinstance(depth, Rewrite)
-
-    def neighbourhoods_of(batches: Iterable[rule.Covering]) -> set[bytes]:
-        return {key for batch in batches for key, _ in rule.ask_batch(solver, depth, batch)}
 
     def random_problems() -> Iterator[rule.Covering]:
         rng = np.random.default_rng(0)
@@ -310,9 +296,9 @@ def test_the_rule_lists_every_neighbourhood_of_decimal_grids_and_no_other() -> N
                 yield rule.Covering(layout, operands, symbols)
 
     with solver.testing():
-        products = neighbourhoods_of(rule.covering_grid_products(solver.layout))
-        sums = neighbourhoods_of(rule.covering_grid_sums(solver.layout))
-        shown = neighbourhoods_of(random_problems())
+        products = neighbourhoods_of(solver, rule.covering_grid_products(solver.layout))
+        sums = neighbourhoods_of(solver, rule.covering_grid_sums(solver.layout))
+        shown = neighbourhoods_of(solver, random_problems())
     assert shown <= products | sums
     assert sums <= products | shown
     # Products: 110 lowest cells, 4700 inner ones, 434 above the first operand, 27 above these. The
