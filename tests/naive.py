@@ -45,6 +45,7 @@ class Pair:
     distance: int
     query_position: int
     operands: tuple[int, int]
+    rows: int  # the query's minus the key's
     head: int
 
 
@@ -215,6 +216,7 @@ class Example:
                 self.distance(coordinate, query, key),
                 self.resampled[coordinate][query],
                 self.operands(query, key),
+                self.at["row"][query] - self.at["row"][key],
                 head,
             )
             prefix = f"positions.{i % len(self.encoder.positions)}.{self.inner}"
@@ -272,7 +274,11 @@ def huang(example: Example, prefix: str, pair: Pair) -> float:
 
 
 def bias(example: Example, prefix: str, pair: Pair) -> float:
-    return float(example.relative_row(prefix, pair)[pair.head]) * example.position.strength
+    number, clip = example.relative_row(prefix, pair)[pair.head], example.position.row_clip
+    if clip:
+        rows = example.weights[f"{prefix}row_table.weight"]
+        number += rows[clip + max(-clip, min(clip, pair.rows))][pair.head]
+    return float(number) * example.position.strength
 
 
 def raffel(example: Example, prefix: str, pair: Pair) -> float:

@@ -13,7 +13,7 @@ from lengthwise.paper.scales import ScaleName
 SEEDS = (0, 1, 2)
 POINTS = np.arange(1, 21) * 1000  # examples seen
 Accuracy = Callable[[int], float]  # exact match by length
-Speed = Callable[[int, int], float]  # (digit, of digits) → when in training it is learnt, 0 to 1
+Speed = Callable[[int, int], float]  # (digit, of digits) → when in training it is learned, 0 to 1
 
 
 def together(digit: int, digits: int) -> float:
@@ -35,7 +35,7 @@ def record(
     digits: Callable[[int], Sequence[float]] | None = None,
     measures: Mapping[str, Any] | None = None,
 ) -> Record:
-    """A record as `write_record` makes it, in which longer problems are learnt later by `delay`."""
+    """A record as `write_record` makes it, where longer problems are learned later by `delay`."""
     curve: list[Record] = []
     for examples in POINTS:
         done, tests = examples / POINTS[-1], []

@@ -178,6 +178,27 @@ def test_runs_that_start_from_others_of_one_name_are_rows_of_their_own(
     assert [row["runs"] for row in summary] == [[str(run.path)] for run in runs]
 
 
+def test_seeds_of_runs_that_start_from_runs_of_their_own_seeds_are_one_row(
+    swept: lengthwise.Comparison, tmp_path: Path
+) -> None:
+    origins = {(r.experiment.model.position.kind, r.experiment.seed): r.path for r in swept.runs}
+
+    def fine_tune(position: str, seed: int, origin_seed: int) -> Run:
+        start = {"model.position": position, "start_from": origins[position, origin_seed]}
+        return Run.create(keys.parse({**QUICK, **start, "seed": seed}), tmp_path)
+
+    own = [fine_tune(position, seed, seed) for position in ("rope", "none") for seed in (0, 1)]
+    summary = lengthwise.compare(*own).summary()
+    assert [row["seeds"] for row in summary] == [[0, 1], [0, 1]]
+    assert [row["label"] for row in summary] == [
+        f"{position}, start_from {origins[position, 0].name} and other seeds"
+        for position in ("rope", "none")
+    ]
+    # Seed 1 from the origin of seed 0 is another condition than seed 1 from its own.
+    mixed = lengthwise.compare(*own[:2], fine_tune("rope", 1, 0)).summary()
+    assert [row["seeds"] for row in mixed] == [[0, 1], [1]]
+
+
 def test_runs_that_a_pattern_finds_are_in_the_order_of_their_keys(tmp_path: Path) -> None:
     rates, seeds = (5e-4, 0.003, 0.02), (0, 1)
     made = [

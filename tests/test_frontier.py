@@ -240,7 +240,7 @@ def test_a_summary_keeps_the_spread_of_seeds(tmp_path: Path) -> None:
     runs = [Run.create(keys.load(None, {**trial.setting, "seed": s}), tmp_path) for s in (0, 1)]
     for run in runs:
         result = {"evaluation": [], "parameters": 7, "seconds": 60}
-        environment: dict[str, Any] = {"sessions": [{}]}
+        environment = {"sessions": [{"commit": f"commit {run.experiment.seed}"}]}
         with run.locked():
             run.write({"result.json": to_json(result), "environment.json": to_json(environment)})
     good = {
@@ -264,6 +264,7 @@ def test_a_summary_keeps_the_spread_of_seeds(tmp_path: Path) -> None:
     row = "| 100 | 1000 | 100 % | 50.0 % | 75.0 % | 47.00–53.00 % | 1 | 200 |"
     assert f"{row} 99.0 %: 1 of 2 seeds |" in text
     assert "| layout | fitted |" in text
+    assert "| commit | commit 0, commit 1 |" in text
 
 
 def test_the_description_is_measured_on_the_batches() -> None:

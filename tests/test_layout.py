@@ -5,7 +5,9 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pytest
+import torch
 from conftest import TASK_OPTIONS, label
+from numpy.typing import NDArray
 
 from lengthwise.arithmetic.digits import Numbers
 from lengthwise.arithmetic.tasks import (
@@ -19,6 +21,7 @@ from lengthwise.arithmetic.tasks import (
     Task,
 )
 from lengthwise.base import UsageError
+from lengthwise.problems.batch import NO_TARGET, TrainingBatch
 from lengthwise.problems.layouts import (
     LAYOUTS,
     PAD,
@@ -29,6 +32,7 @@ from lengthwise.problems.layouts import (
     WrittenField,
 )
 from lengthwise.problems.sampling import sample_numbers
+from lengthwise.problems.training_set import Examples
 
 ORDERS = get_args(Layout.Options.model_fields["order"].annotation)
 LAYOUT_OPTIONS: list[dict[str, Any]] = [
@@ -120,6 +124,23 @@ def test_a_layout_loses_nothing(case: tuple[object, object, int]) -> None:
     targets = layout.encode_targets(operands, answer)
     assert targets.shape == (len(tokens), layout.n_supervised)
     assert targets[:, layout.answer_at].tolist() == answers.tolist()
+
+
+@pytest.mark.parametrize("kind", ["long-multiplication", "grid"])
+def test_the_loss_may_ask_for_the_answer_alone(kind: str) -> None:
+    operands = Numbers.from_ints([12, 99]), Numbers.from_ints([345, 7])
+    examples = Examples.of(Multiplication(second_digits=3), operands)
+
+    def targets(asked: str) -> NDArray[np.int64]:
+        options = LAYOUTS.parse({"kind": kind, "targets": asked})
+        layout = LAYOUTS.build(options, Multiplication(second_digits=3), 3).fit(operands)
+        batch = TrainingBatch.of_examples(layout, examples, torch.device("cpu"))
+        others = np.delete(np.arange(layout.n_supervised), layout.answer_at)
+        assert len(others)
+        assert (batch.targets[:, others] == NO_TARGET).all() == (asked == "answer")
+        return batch.targets.numpy()[:, layout.answer_at]
+
+    assert targets("answer").tolist() == targets("rows").tolist()
 
 
 def test_operands_may_be_written_in_any_order() -> None:

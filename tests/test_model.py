@@ -64,11 +64,12 @@ BY_POSITION = pairwise(
 )
 ROWS = {"kind": "relative-bias", "clip": 1, "by_operands": True, **SIGNIFICANCE}
 BY_ROWS = [(DISCRETE, ROWS, stack, inner, "rows") for stack, inner in product(STACKS[1:], INNER)]
+ROW_NUMBERS = ({"kind": "full"}, {**ROWS, "row_clip": 1}, STACKS[0], INNER[0], "rows")
 
 
 @pytest.mark.parametrize(
     ("attention", "position", "stack", "inner", "name"),
-    [*BY_CONTENT, *BY_POSITION, *BY_ROWS],
+    [*BY_CONTENT, *BY_POSITION, *BY_ROWS, ROW_NUMBERS],
     ids=label,
 )
 def test_logits_equal_naive_loops(

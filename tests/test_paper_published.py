@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lengthwise import paper
 from lengthwise.paper import ARTEFACTS
 from lengthwise.paper.artefact import Table
 from lengthwise.paper.published import contents, statement, statements, table
@@ -23,7 +24,7 @@ CHECKSUMS = {
     "modular-multiplication-full": "2fdc71c38364e407",
     "elementwise": "93e6f9966015599d",
 }
-STATEMENTS = "a96ecdb16e71d375"
+STATEMENTS = "d63893ea7212d61e"
 SHAPES = {  # rows and columns
     "addition": (12, 4),
     "modular-addition": (6, 5),
@@ -66,6 +67,15 @@ def test_statements_have_a_value_a_place_and_a_quote() -> None:
             words = {"2": "two", "3": "three"}
             quote = fields["quote"]
             assert digits in quote or words[digits] in quote, f"{name}: {number} isn't in its quote"
+
+
+def test_every_statement_is_used() -> None:
+    """By a claim, a headline or an experiment; some are named by their encoder or length."""
+    code = "\n".join(path.read_text() for path in Path(paper.__file__).parent.rglob("*.py"))
+    for name in contents()["statements"]:
+        part = r"U?Transformer(?=s$)|\d+(?= digits$)"
+        pattern = re.sub(part, lambda found: rf"({found[0]}|{{\w+}})", name)
+        assert re.search(f"[\"']{pattern}[\"']", code), name
 
 
 def test_repeated_tables() -> None:

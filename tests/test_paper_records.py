@@ -118,6 +118,9 @@ def test_priming_at_cpu_scale_is_literal_in_length() -> None:
         500,
     }
     spread = experiments("figure-priming-lengths", "cpu")
+    alone, primed = spread[priming_lengths.ALONE], spread[priming_lengths.ALL]
+    assert alone.data.priming == primed.data.priming
+    assert (alone.data.train_size, alone.steps) == (501, primed.steps)
     every, even = (
         dict(spread[x].data.priming) for x in (priming_lengths.ALL, priming_lengths.EVEN)
     )
@@ -171,6 +174,9 @@ def test_paper_scale_is_as_the_captions_say(subtests: pytest.Subtests) -> None:
                         "exact",
                         7_500_000,
                     )
+                    continue
+                if label == priming_lengths.ALONE:
+                    assert experiment.training.examples == 15_000 * 5000
                     continue
                 assert experiment.data.train_size == train_size
                 assert experiment.training.epochs == 15_000

@@ -1,4 +1,4 @@
-"""The judge: three seeds that agree, two standard errors, learnt in domain, nothing missing."""
+"""The judge: three seeds that agree, two standard errors, learned in domain, nothing missing."""
 
 import math
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paper_fixtures import at, only, record, results
 
+from lengthwise.paper.report import CHANCE_AT_LEVEL, CHANCE_OF_TWO, RULE
 from lengthwise.paper.results import Cell, Results
 from lengthwise.paper.verdicts import (
     Judgement,
@@ -38,8 +39,8 @@ ALL_VERDICTS: list[Verdict] = [
 ]
 
 
-def measured(*values: float | None, learnt: set[int] | None = None) -> Measurement:
-    seeds = None if learnt is None else frozenset(learnt)
+def measured(*values: float | None, learned: set[int] | None = None) -> Measurement:
+    seeds = None if learned is None else frozenset(learned)
     return Measurement("m", dict(enumerate(values)), {"m": len(values)}, seeds)
 
 
@@ -88,6 +89,19 @@ def test_the_rule_is_two_standard_errors_of_the_difference_of_means() -> None:
     assert greater(measured(*closer), measured(*b)).verdict == "depends on the seed"
 
 
+def test_how_often_chance_gives_a_verdict() -> None:
+    """The rule in the report states it, for normal seeds without a true difference."""
+    rng = np.random.default_rng(0)
+    for rivals, stated in ((True, CHANCE_OF_TWO), (False, CHANCE_AT_LEVEL)):
+        found = [
+            greater(measured(*a), measured(*b) if rivals else 0.0).verdict
+            for a, b in rng.normal(size=(20_000, 2, 3))
+        ]
+        for verdict in ("holds", "does not hold"):
+            assert round(100 * found.count(verdict) / len(found)) == stated
+            assert f"{stated} %" in RULE
+
+
 @given(three, share)
 def test_a_verdict_needs_agreement_and_a_difference(values: list[float], level: float) -> None:
     verdict = at_least(measured(*values), level).verdict
@@ -118,7 +132,7 @@ def test_the_order_of_seeds_is_irrelevant_to_a_level(values: list[float], random
 
 
 @pytest.mark.parametrize("values", [(0.9, 0.92, 0.91), (0.1, 0.12, 0.11)])
-def test_models_that_have_not_learnt_cannot_be_judged(
+def test_models_that_have_not_learned_cannot_be_judged(
     values: tuple[float, ...], subtests: pytest.Subtests
 ) -> None:
     """Whichever way it would have gone, and on whichever side."""
@@ -126,13 +140,13 @@ def test_models_that_have_not_learnt_cannot_be_judged(
     for compare in cases:
         with subtests.test(str(compare)):
             untrained, trained = (
-                measured(*values, learnt={0, 2}),
-                measured(0.5, 0.5, 0.5, learnt={0, 1, 2}),
+                measured(*values, learned={0, 2}),
+                measured(0.5, 0.5, 0.5, learned={0, 1, 2}),
             )
             assert compare(untrained, 0.5).verdict == "can't be judged"
             assert compare(untrained, trained).verdict == "can't be judged"
             assert compare(trained, untrained).verdict == "can't be judged"
-            assert compare(measured(*values, learnt={0, 1, 2}), trained).verdict in (
+            assert compare(measured(*values, learned={0, 1, 2}), trained).verdict in (
                 "holds",
                 "does not hold",
             )

@@ -21,6 +21,7 @@ from lengthwise.page.recipes import MOST_STEPS, Recipe
 from lengthwise.page.security import HEADERS, MOST_BYTES, Guard
 from lengthwise.page.server import create_app
 from lengthwise.page.training import MOST_RUNS, Queue
+from lengthwise.paper import ARTEFACTS
 from lengthwise.training import keys
 from lengthwise.training.runs import Run
 
@@ -312,6 +313,10 @@ def test_the_paper_without_records(client: TestClient) -> None:
     cells = [c for table in tables["table-addition"] for row in table["rows"] for c in row["cells"]]
     assert any(cell["published"] is not None for cell in cells)
     assert {h["verdict"] for h in report["headlines"]} == {"not run"}
+    claims = {a["name"]: [c["text"] for c in a["claims"]] for a in report["artefacts"]}
+    primed = ARTEFACTS["figure-priming-lengths"]
+    assert claims[primed.name] == [primed.qualify(c.text, "cpu") for c in primed.claims]
+    assert all(text.endswith("here by one digit, not three") for text in claims[primed.name])
     assert client.get("/api/paper", params={"scale": "moon"}).status_code == 400
     assert client.get("/api/figure", params={"artefact": "none"}).status_code == 400
 

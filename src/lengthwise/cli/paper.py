@@ -41,16 +41,11 @@ def add_seeds(parser: Parser) -> None:
 
 def find_artefacts(chosen: argparse.Namespace) -> list["Artefact"]:
     """The artefacts that are named, or all; checks the scale, too."""
-    from lengthwise.base import UsageError, nearest
-    from lengthwise.paper import ARTEFACTS
-    from lengthwise.paper.scales import SCALES
+    from lengthwise.paper import ARTEFACTS, find_artefact
+    from lengthwise.paper.scales import check_scale
 
-    if chosen.scale not in SCALES:
-        raise UsageError(f"there is no scale '{chosen.scale}': {nearest(chosen.scale, SCALES)}")
-    for name in chosen.artefacts:
-        if name not in ARTEFACTS:
-            raise UsageError(f"there is no artefact '{name}': {nearest(name, ARTEFACTS)}")
-    return [ARTEFACTS[name] for name in chosen.artefacts or ARTEFACTS]
+    check_scale(chosen.scale)
+    return [find_artefact(name) for name in chosen.artefacts or ARTEFACTS]
 
 
 class PaperList(PaperCommand):

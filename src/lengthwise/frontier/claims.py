@@ -18,7 +18,7 @@ EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX)
 
 
 @dataclass(frozen=True)
-class Claim:
+class LengthClaim:
     """That a model trained on short numbers solves long ones, all of them or a share."""
 
     text: str
@@ -54,7 +54,7 @@ class Problem:
     answer: str
 
 
-def parse_claim(text: str) -> Claim:
+def parse_claim(text: str) -> LengthClaim:
     """A claim from its text.
 
     >>> claim = parse_claim("multiplication:5x3->20")
@@ -75,7 +75,7 @@ def parse_claim(text: str) -> Claim:
     accepted = float(share) / 100 if share else 1.0
     if not 0 < accepted <= 1:
         raise UsageError(f"'{text}' claims {share} %, but a share is above 0 and up to 100 %")
-    return Claim(
+    return LengthClaim(
         text,
         task,
         (trained, trained_second or trained),
@@ -85,7 +85,7 @@ def parse_claim(text: str) -> Claim:
 
 
 def draw_problems(
-    claim: Claim, digits: tuple[int, int], count: int, stress: int, seed: int
+    claim: LengthClaim, digits: tuple[int, int], count: int, stress: int, seed: int
 ) -> list[Problem]:
     """Random problems and the stress suite at one length, each once, in random order."""
     rng = generator(seed, "verify", *digits)

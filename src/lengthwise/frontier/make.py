@@ -322,6 +322,7 @@ def summarise_trial(
         **{part: summarise_stress(by_seed) for part, by_seed in parts.items()},
         "config": runs[0].experiment.model_dump(mode="json", exclude=left_out),
         "environment": runs[0].sessions()[-1],
+        "commits": [run.sessions()[-1].get("commit") for run in runs],  # by seed
     }
 
 

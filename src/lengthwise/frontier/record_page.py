@@ -83,7 +83,7 @@ def ablation_page(contents: Mapping[str, Any]) -> Iterator[str]:
     """A row for each ablation, with every seed's results."""
     trials = contents["trials"]
     seeds = next(iter(trials.values()))["seeds"]
-    commits = {trial["environment"].get("commit") or "unknown" for trial in trials.values()}
+    commits = {commit or "unknown" for trial in trials.values() for commit in trial["commits"]}
     yield f"# Ablations: {contents['title']}\n"
     command = f"lengthwise record {contents['record']} --ablations"
     yield f"Made by `{command} --seed {seeds[0]} --seeds {len(seeds)}`, every seed alone: mean"
@@ -129,7 +129,7 @@ def training_section(trial: Mapping[str, Any], name: str, most_long: int | None)
             f"{time:g} (seed {seed})" for seed, time in zip(seeds, minutes, strict=True)
         ),
         **trial["given"],
-        "commit": trial["environment"].get("commit") or "unknown",
+        "commit": ", ".join(dict.fromkeys(commit or "unknown" for commit in trial["commits"])),
     }
     yield from table(["what the model is given", ""], given.items())
     yield ""

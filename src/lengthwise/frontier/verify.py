@@ -21,7 +21,7 @@ from lengthwise.base.extensions import VARIABLE
 from lengthwise.evaluation.accuracy import wilson
 from lengthwise.frontier import answering, claims, sandbox
 from lengthwise.frontier.answering import UNCHANGED
-from lengthwise.frontier.claims import Claim, Problem
+from lengthwise.frontier.claims import LengthClaim, Problem
 from lengthwise.frontier.sandbox import Limits
 from lengthwise.training.experiment import CONFIG
 from lengthwise.training.runs import Run
@@ -89,7 +89,7 @@ def describe_run(path: Path) -> str:
     return f"{examples:,} problems of {experiment.task.kind} with up to {digits} digits"
 
 
-def check_against_run(subject: Subject, claim: Claim) -> None:
+def check_against_run(subject: Subject, claim: LengthClaim) -> None:
     """A run's own configuration must not contradict the claim."""
     path = Path(subject.source)
     if subject.kind != "run" or not (path / CONFIG).is_file():
@@ -105,7 +105,7 @@ def check_against_run(subject: Subject, claim: Claim) -> None:
 
 def verify(
     source: str,
-    claim: Claim,
+    claim: LengthClaim,
     seed: int | None = None,
     problems: int = 100,
     stress: int = 3,
@@ -169,7 +169,7 @@ def decide(held: bool, outside: str, kind: str) -> str:
     return UNREAD if kind == "file" else "holds"
 
 
-def write_digits(claim: Claim, digits: Sequence[int]) -> str:
+def write_digits(claim: LengthClaim, digits: Sequence[int]) -> str:
     return f"{digits[0]}" if claim.task == "addition" else f"{digits[0]}×{digits[1]}"
 
 
@@ -284,7 +284,7 @@ def judge(
     }
 
 
-def probe(subject: Subject, claim: Claim, seed: int, limits: Limits, share: float) -> Json:
+def probe(subject: Subject, claim: LengthClaim, seed: int, limits: Limits, share: float) -> Json:
     """Whether right answers come from the weights: ask again with changed weights."""
     if subject.kind == "command":
         reason = "the verifier can't see into a command"

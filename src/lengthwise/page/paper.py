@@ -4,13 +4,13 @@ import io
 from pathlib import Path
 from typing import Any
 
-from lengthwise.base import UsageError, nearest
-from lengthwise.paper import ARTEFACTS
+from lengthwise.base import UsageError
+from lengthwise.paper import ARTEFACTS, find_artefact
 from lengthwise.paper.artefact import Artefact, Grid
 from lengthwise.paper.records import load_results, record_path
 from lengthwise.paper.report import CELLS, RULE, count_seeds, draw, headline_row
 from lengthwise.paper.results import Cell, Results
-from lengthwise.paper.scales import SCALES, ScaleName
+from lengthwise.paper.scales import SCALES, check_scale
 
 Json = dict[str, Any]
 
@@ -26,7 +26,7 @@ def report(results: Path, root: Path, scale: str) -> Json:
             if claim.headline:
                 published, digits, ours, condition = headline_row(claim.headline, found)
                 headlines.append({
-                    "text": claim.headline.text,
+                    "text": artefact.qualify(claim.headline.text, checked),
                     "published": published,
                     "digits": digits,
                     "ours": ours,
@@ -36,7 +36,7 @@ def report(results: Path, root: Path, scale: str) -> Json:
                 })  # fmt: skip
         claims = [
             {
-                "text": claim.text,
+                "text": artefact.qualify(claim.text, checked),
                 "verdict": judgement.verdict,
                 "seeds": count_seeds(judgement),
                 "evidence": list(judgement.evidence),
@@ -89,9 +89,7 @@ def describe_cell(cell: Cell) -> Json:
 
 def figure(results: Path, root: Path, scale: str, artefact: str) -> bytes:
     """An artefact's figure as PNG."""
-    if artefact not in ARTEFACTS:
-        raise UsageError(f"there is no artefact '{artefact}': {nearest(artefact, ARTEFACTS)}")
-    chosen = ARTEFACTS[artefact]
+    chosen = find_artefact(artefact)
     found = load_results(chosen, check_scale(scale), results, root)
     drawing = draw(chosen, found)
     if drawing is None:
@@ -99,9 +97,3 @@ def figure(results: Path, root: Path, scale: str, artefact: str) -> bytes:
     image = io.BytesIO()
     drawing.savefig(image, format="png")
     return image.getvalue()
-
-
-def check_scale(scale: str) -> ScaleName:
-    if scale not in SCALES:
-        raise UsageError(f"there is no scale '{scale}': {nearest(scale, SCALES)}")
-    return scale

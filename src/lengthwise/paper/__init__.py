@@ -2,9 +2,9 @@
 
 import importlib
 
-from lengthwise.paper.artefact import ARTEFACTS, Artefact
+from lengthwise.paper.artefact import ARTEFACTS, Artefact, find_artefact
 
-__all__ = ["ARTEFACTS"]
+__all__ = ["ARTEFACTS", "find_artefact"]
 
 
 def place(item: tuple[str, Artefact]) -> tuple[bool, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lengthwise.base import UsageError
+from lengthwise.base import UsageError, nearest
 from lengthwise.paper.results import Cell, Record, Results
 from lengthwise.paper.scales import SMOKE_LENGTHS, Overrides, ScaleName, variants
 from lengthwise.paper.verdicts import Judgement
@@ -56,6 +56,11 @@ class Artefact:
     title: ClassVar[str]
     notes: ClassVar[Sequence[str]] = ()  # contradictions in the paper, differences at small scales
     claims: ClassVar[Sequence[Claim]] = ()
+    difference: ClassVar[Mapping[ScaleName, str]] = {}  # from the paper, said with every claim
+
+    def qualify(self, text: str, scale: ScaleName) -> str:
+        """A claim or a headline, with what differs from the paper at a scale."""
+        return f"{text}; {self.difference[scale]}" if scale in self.difference else text
 
     def conditions(self, scale: ScaleName) -> dict[str, Overrides]:
         """The experiments by label, without seeds. `start_from` names another of them."""
@@ -101,6 +106,12 @@ def artefact(name: str, where: str, title: str) -> Callable[[type[Artefact]], ty
         return cls
 
     return register
+
+
+def find_artefact(name: str) -> Artefact:
+    if name not in ARTEFACTS:
+        raise UsageError(f"there is no artefact '{name}': {nearest(name, ARTEFACTS)}")
+    return ARTEFACTS[name]
 
 
 class Table(Artefact):

@@ -17,7 +17,7 @@ from lengthwise.problems.priming import Priming, one_length
 
 LONG = 35  # digits, n_test of products
 PRIMED = int(statement("primed examples"))
-LEVEL = statement("accuracy that counts as learnt") / 100
+LEVEL = statement("accuracy that counts as learned") / 100
 ORDERS = {
     "most significant first": "most-significant-first",
     "least significant first": "least-significant-first",
@@ -25,10 +25,12 @@ ORDERS = {
 # Digits of the second operand in the figures about priming.
 SECOND: dict[ScaleName, int] = {"smoke": 1, "cpu": 1, "paper": 3}
 UNPRIMED = "not primed"
+BY_ONE_DIGIT: dict[ScaleName, str] = {"cpu": "here by one digit, not three"}
 PRODUCTS_NOTE = (
-    "At cpu scale products are by one digit and the layout is compact: the second operand takes no"
-    " more tokens than it needs. Lengths are the paper's. At smoke scale the long length is 8"
-    " digits."
+    "At cpu scale products differ from the paper's in more than the model's size. They are by one"
+    " digit, not three; training problems are uniform over lengths, not over integers; the second"
+    " operand takes no more tokens than it needs, instead of n_test; the optimiser is Muon, not"
+    " AdamW. Lengths are the paper's. At smoke scale the long length is 8 digits."
 )
 
 
@@ -169,7 +171,7 @@ def fine_tuned_products(scale: ScaleName, count: int) -> Overrides:
     budgets: dict[ScaleName, Overrides] = {
         "smoke": {"training.steps": 4},
         "cpu": {"training.examples": RECIPES["products"].fine_tuning_examples},
-        "paper": {"training.examples": int(statement("examples until 35 digits are learnt"))},
+        "paper": {"training.examples": int(statement("examples until 35 digits are learned"))},
     }
     return with_budget(keys, budgets[scale])
 

@@ -1,4 +1,4 @@
-"""Numbers that claims take from learning curves: which length or digit was learnt first."""
+"""Numbers that claims take from learning curves: which length or digit was learned first."""
 
 from collections.abc import Sequence
 
@@ -24,8 +24,8 @@ def first_reached(curve: Sequence[tuple[int, float]], level: float) -> float:
 def short_before_long(results: Results, label: str, long: int) -> Measurement:
     """By how many examples the trained length came before a long one, seed by seed.
 
-    Each is timed when it reached half of the final accuracy at the long length. That must be learnt
-    at least to a half.
+    Each is timed when it reached half of the final accuracy at the long length. At least half of
+    that length must be learned.
     """
 
     def lead(record: Record) -> float | None:

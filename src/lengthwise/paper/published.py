@@ -39,6 +39,15 @@ def table(name: str) -> PublishedTable:
     return PublishedTable(fields["where"], fields["label"], lengths, rows, fields.get("note", ""))
 
 
+def within_a_point(percent: float) -> float:
+    """The share that reaches a published percentage: a point less, for the published error.
+
+    >>> within_a_point(98.3)
+    0.973
+    """
+    return round(percent - 1, 1) / 100
+
+
 def statement(name: str) -> float:
     """A number that the text states.
 

@@ -50,7 +50,7 @@ def plan_seed(
         fields = {"seed": seed, "device": device, **overrides, **(variant or {})}
         origin = planned[overrides["start_from"]] if "start_from" in overrides else None
         if origin:
-            fields["start_from"] = str(root / origin.experiment.name())
+            fields["start_from"] = str(root / origin.experiment.name(origin.identity))
         experiment = keys.load(None, fields)
         origin_identity = origin.identity if origin else None
         identity = experiment.identity(origin_identity)

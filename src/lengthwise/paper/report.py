@@ -11,18 +11,26 @@ from lengthwise.paper.document import Document
 from lengthwise.paper.records import commits, load_results
 from lengthwise.paper.results import Results
 from lengthwise.paper.scales import ScaleName, describe_variant
-from lengthwise.paper.verdicts import LEARNT, SEEDS_NEEDED, Judgement
+from lengthwise.paper.verdicts import LEARNED, SEEDS_NEEDED, Judgement
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MISSING = "missing"
+CHANCE_OF_TWO, CHANCE_AT_LEVEL = 5, 9  # percent, as simulated in tests/test_paper_verdicts.py
 RULE = (
     f"A verdict needs {SEEDS_NEEDED} seeds that agree, and a difference larger than two standard"
-    " errors over seeds; seeds are never pooled. Where seeds disagree, the claim depends on the"
-    f" seed. Where either side is below {100 * LEARNT:.0f} % at the trained length, a claim about"
-    " longer numbers can't be judged. Where runs are missing, the claim is not run, or has too few"
-    " seeds. A claim of several parts needs all of them; a claim about the best needs one."
+    " errors over seeds; seeds are never pooled. Where seeds disagree or the difference is smaller,"
+    " the claim depends on the seed. No difference at all contradicts “more than” and meets “at"
+    f" least”. Where a model is below {100 * LEARNED:.0f} % at the trained length, a claim about"
+    " longer numbers can't be judged. Neither can a claim about a number that a seed doesn't have,"
+    " such as the carries of solved sums where none is solved. Without runs a claim is not run;"
+    f" with fewer than {SEEDS_NEEDED} common seeds it has too few. A claim of several parts holds"
+    " if all parts do, and one part that doesn't hold settles it, even if runs of others are"
+    " missing. A claim about the best holds as soon as one condition makes it hold. Chance alone"
+    " gives verdicts, too. With three seeds and no true difference, a comparison of two conditions"
+    f" holds in {CHANCE_OF_TWO} % of cases, and of a condition with a level in {CHANCE_AT_LEVEL} %;"
+    " as many don't hold."
 )
 CELLS = (
     "A cell has the mean over seeds with Student's 95 % interval, or of one model with Wilson's,"
@@ -52,8 +60,8 @@ def write_report(
     document.heading("Claims")
     document.paragraph(RULE)
     rows = [
-        [artefact.where, claim.text, judgement.verdict, count_seeds(judgement)]
-        for (artefact, claim), judgement in judged.items()
+        [artefact.where, artefact.qualify(claim.text, scale), found.verdict, count_seeds(found)]
+        for (artefact, claim), found in judged.items()
     ]
     document.table(["where", "claim", f"verdict at {scale} scale", "seeds"], rows)
     for artefact, found in loaded.items():
@@ -73,8 +81,9 @@ def headline_table(
     rows = []
     for (artefact, claim), judgement in judged.items():
         if claim.headline:
+            text = artefact.qualify(claim.headline.text, loaded[artefact].scale)
             shown = headline_row(claim.headline, loaded[artefact])
-            rows.append([claim.headline.text, *shown, judgement.verdict, count_seeds(judgement)])
+            rows.append([text, *shown, judgement.verdict, count_seeds(judgement)])
     columns = ["headline", "published", "digits", "ours (%)", "condition", "verdict", "seeds"]
     document.table(columns, rows)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from lengthwise.evaluation.accuracy import wilson
 from lengthwise.paper.scales import Overrides, ScaleName
-from lengthwise.paper.verdicts import LEARNT, Measurement, student_margin
+from lengthwise.paper.verdicts import LEARNED, Measurement, student_margin
 
 Record = dict[str, Any]  # what is kept of one run, see records.py
 
@@ -72,17 +72,19 @@ class Results:
         return self.measure(label, trained_accuracy, f"{label} in domain", gated=False)
 
     def accuracy(self, label: str, length: int, gated: bool = True) -> Measurement:
-        """The final accuracy at a length, of models that have learnt the trained length."""
+        """The final accuracy at a length, of models that have learned the trained length."""
         name = f"{label} at {length} digits"
         return self.measure(label, lambda record: final_accuracy(record, length), name, gated)
 
-    def mean_accuracy(self, label: str, lengths: Sequence[int], name: str) -> Measurement:
+    def mean_accuracy(
+        self, label: str, lengths: Sequence[int], name: str, gated: bool = True
+    ) -> Measurement:
         """The final accuracy, averaged over lengths."""
 
         def mean(record: Record) -> float:
             return float(np.mean([final_accuracy(record, n) or 0.0 for n in lengths]))
 
-        return self.measure(label, mean, f"{label}, {name}")
+        return self.measure(label, mean, f"{label}, {name}", gated)
 
     def measure(
         self,
@@ -108,14 +110,14 @@ class Results:
         seeds = sorted(set.intersection(*(set(self.of(label)) for label in labels)))
         chosen = {seed: {label: self.of(label)[seed] for label in labels} for seed in seeds}
         values = {seed: quantity(records) for seed, records in chosen.items()}
-        learnt = (s for s in seeds if all(self.has_learnt(label, s) for label in labels))
-        return Measurement(name, values, conditions, frozenset(learnt) if gated else None)
+        learned = (s for s in seeds if all(self.has_learned(label, s) for label in labels))
+        return Measurement(name, values, conditions, frozenset(learned) if gated else None)
 
-    def has_learnt(self, label: str, seed: int) -> bool:
-        """Whether a model, or the one that it starts from, has learnt the trained length."""
+    def has_learned(self, label: str, seed: int) -> bool:
+        """Whether a model, or the one that it starts from, has learned the trained length."""
         record = self.of(self.origins.get(label, label)).get(seed)
         share = None if record is None else trained_accuracy(record)
-        return share is not None and share >= LEARNT
+        return share is not None and share >= LEARNED
 
     def curve(self, label: str, length: int) -> tuple[list[int], list[list[float]]]:
         """The examples seen at each evaluation in training, and each seed's exact match then."""

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from lengthwise.base import UsageError, nearest
+
 ScaleName = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "cpu", "paper")
 Overrides = dict[str, Any]  # dotted keys of an experiment, such as {"model.width": 64}
@@ -15,6 +17,7 @@ RecipeName = Literal[
     "sums",
     "products",
     "products-by-three",
+    "products-in-two-layouts",
     "modular",
     "modular-products",
     "elementwise",
@@ -97,6 +100,18 @@ RECIPES: Mapping[RecipeName, Recipe] = {
             "data.sampling": "uniform-length",
         },
     ),
+    "products-in-two-layouts": replace(
+        PRODUCTS,
+        examples=1_440_000,
+        base={
+            **PRODUCTS.base,
+            "model.layers": 6,
+            "model.heads": 16,
+            "model.feedforward_width": 1024,
+            "training.learning_rate": 2e-3,
+            "data.sampling": "uniform-length",
+        },
+    ),
     "modular": MODULAR,
     "modular-products": replace(
         MODULAR,
@@ -142,6 +157,14 @@ PAPER_TRAINING: Overrides = {
     "training.log_every": 1000,
     "training.checkpoint_every": 5000,
 }
+
+
+def check_scale(scale: str) -> ScaleName:
+    """The scale of this name, or a UsageError."""
+    for known in SCALES:
+        if scale == known:
+            return known
+    raise UsageError(f"there is no scale '{scale}': {nearest(scale, SCALES)}")
 
 
 def base_keys(

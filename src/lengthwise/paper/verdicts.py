@@ -2,7 +2,7 @@
 
 A claim is one comparison, or several combined by `all_of` and `any_of`. A comparison has a verdict
 only if three seeds agree and the difference exceeds two standard errors over seeds. Seeds are never
-pooled. A comparison beyond the trained length needs models that have learnt the trained length:
+pooled. A comparison beyond the trained length needs models that have learned the trained length:
 otherwise it can't be judged, whichever way it would have gone.
 """
 
@@ -19,7 +19,7 @@ Verdict = Literal[
     "holds", "does not hold", "depends on the seed", "can't be judged", "too few seeds", "not run"
 ]
 SEEDS_NEEDED = 3
-LEARNT = 0.9  # exact match at the trained length from which a model counts as trained
+LEARNED = 0.9  # exact match at the trained length from which a model counts as trained
 STANDARD_ERRORS = 2
 TOLERANCE = 1e-9  # so that rounding does not decide a comparison with a level
 
@@ -31,19 +31,19 @@ class Measurement:
     name: str
     values: Mapping[int, float | None]  # by seed; None where the run says nothing about it
     conditions: Mapping[str, int]  # what it rests on, each with the number of its seeds
-    learnt: frozenset[int] | None = None  # seeds that learnt the trained length; None: irrelevant
+    learned: frozenset[int] | None = None  # seeds that learned the trained length; None: irrelevant
 
     def map(self, function: Callable[[float], float], name: str | None = None) -> "Measurement":
         """Each seed's number changed by a function."""
         values = {s: None if v is None else function(v) for s, v in self.values.items()}
-        return Measurement(name or self.name, values, self.conditions, self.learnt)
+        return Measurement(name or self.name, values, self.conditions, self.learned)
 
     def known_values(self) -> tuple[float, ...]:
         """The numbers of the seeds that have one."""
         return tuple(value for value in self.values.values() if value is not None)
 
     def can_judge(self, seed: int) -> bool:
-        return self.values[seed] is not None and (self.learnt is None or seed in self.learnt)
+        return self.values[seed] is not None and (self.learned is None or seed in self.learned)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from lengthwise.arithmetic.digits import Numbers
 from lengthwise.problems.layouts import Coordinates, Layout
 from lengthwise.problems.training_set import Examples
 
+NO_TARGET = -100  # what cross-entropy leaves out
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -34,7 +36,7 @@ class Batch:
 class TrainingBatch(Batch):
     """Problems with the symbols that the model should predict."""
 
-    targets: Tensor  # (b, n_out)
+    targets: Tensor  # (b, n_out), or NO_TARGET
     primed: Tensor  # (b,)
 
     @classmethod
@@ -43,6 +45,10 @@ class TrainingBatch(Batch):
     ) -> "TrainingBatch":
         problems = Batch.of_problems(layout, examples.operands, device)
         targets = layout.encode_targets(examples.operands, examples.answer)
+        if getattr(layout.options, "targets", None) == "answer":
+            asked = np.zeros(layout.n_supervised, bool)
+            asked[layout.answer_at] = True
+            targets = np.where(asked, targets, NO_TARGET)
         return TrainingBatch(
             **vars(problems),
             targets=to_device(targets, device),

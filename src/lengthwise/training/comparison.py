@@ -10,6 +10,7 @@ from lengthwise.base.files import writing
 from lengthwise.evaluation.analysis import Spread, over_seeds
 from lengthwise.evaluation.drawing import COLOURS, count_examples, line, percent, shade_trained
 from lengthwise.training.differences import check_keys, differences, flatten, label, matches
+from lengthwise.training.experiment import Experiment
 from lengthwise.training.overview import summarise_run
 from lengthwise.training.runs import ConfigReader, Run, is_run
 
@@ -54,6 +55,7 @@ class Comparison(Sequence[Record]):
             why = next(iter(self.skipped.values()), "`lengthwise runs` lists the runs")
             raise UsageError(f"there is no run to compare; {why}")
         flats = [{**flatten(run.experiment), **code_keys(run)} for run in self.runs]
+        merge_origins(flats, [run.experiment for run in self.runs])
         self.differing = differences(flats)
         rows = [key for key in self.differing if key != "seed"]
         for record, flat in zip(self.records, flats, strict=True):
@@ -297,6 +299,36 @@ def sort_key(value: Any) -> tuple[bool, float, str]:
     """
     is_number = isinstance(value, int | float)
     return not is_number, value if is_number else 0, str(value)
+
+
+def merge_origins(flats: Sequence[Record], experiments: Sequence[Experiment]) -> None:
+    """Name origins alike that differ in the seed only, where each is of its run's own seed.
+
+    So the seeds of fine-tuned runs are one condition.
+    """
+    reader = ConfigReader()
+    families: dict[str, dict[int, str]] = {}  # paths of origins by seed
+    keys = [json.dumps(seedless_origin(e, reader), sort_keys=True) for e in experiments]
+    for key, experiment in zip(keys, experiments, strict=True):
+        families.setdefault(key, {}).setdefault(experiment.seed, str(experiment.start_from))
+    for key, flat in zip(keys, flats, strict=True):
+        paths = families[key]
+        if paths[flat["seed"]] == flat["start_from"] and len(set(paths.values())) > 1:
+            flat["start_from"] = f"{next(iter(paths.values()))} and other seeds"
+
+
+def seedless_origin(experiment: Experiment, reader: ConfigReader) -> Any:
+    """What an experiment starts from; of a run of its own seed, the keys without the seed."""
+    path = experiment.start_from
+    if path is None or not is_run(Path(path)):
+        return path
+    try:
+        origin = Run(path, reader).experiment
+    except UsageError:
+        return path
+    if origin.seed != experiment.seed:
+        return path
+    return {**flatten(origin), "seed": None, "start_from": seedless_origin(origin, reader)}
 
 
 def code_keys(run: Run) -> Record:

@@ -181,6 +181,9 @@ class Experiment(Config):
         )
         if discrete_rows and self.layout.kind != "long-multiplication":
             raise UsageError("discrete_rows needs rows: the layout 'long-multiplication'")
+        answer_alone = getattr(self.layout, "targets", None) == "answer"
+        if answer_alone and getattr(self.model.depth, "teacher_forcing", False):
+            raise UsageError("teacher forcing shows every row: it needs layout.targets rows")
         operands = len(self.task.operand_digits(1))
         if (self.data.train_operands or 0) > operands:
             raise UsageError(
@@ -281,9 +284,10 @@ class Experiment(Config):
             fields["start_optimizer"] = True
         return fields
 
-    def name(self) -> str:
+    def name(self, identity: str | None = None) -> str:
         """A readable name for the run's directory that no other experiment has."""
-        return f"{self.task.kind}-{self.model.position.kind}-{self.identity()[:8]}"
+        identity = identity or self.identity()
+        return f"{self.task.kind}-{self.model.position.kind}-{identity[:8]}"
 
     def __repr__(self) -> str:
         """The choices, and the other keys that are not at their defaults."""

@@ -27,15 +27,27 @@ class RelativeBias(OverDistance):
             gt=0,
             description="factor of the numbers; a large one lets heads specialise at once",
         )
+        row_clip: int | None = Field(
+            None,
+            ge=1,
+            description="add a number for each distance of rows, the same beyond ±row_clip; null:"
+            " add none",
+        )
 
     options: Options
     content_free = True
 
     def __init__(self, options: Options, shape: ModelShape):
         super().__init__(options, shape, shape.heads)
+        if options.row_clip:
+            self.row_table = nn.Embedding(2 * options.row_clip + 1, shape.heads)
 
     def scores(self, q: Tensor, k: Tensor, pairs: Pairs) -> Tensor:
-        return move_heads_first(self.table(self.rows(pairs)) * self.options.strength)
+        bias = self.table(self.rows(pairs))
+        if clip := self.options.row_clip:
+            query_row, key_row = pairs.ends("row")
+            bias = bias + self.row_table((query_row - key_row).clamp(-clip, clip) + clip)
+        return move_heads_first(bias * self.options.strength)
 
 
 @POSITIONS.register("t5-bias")

@@ -174,7 +174,7 @@ function showTrace(lab, model, trace, seconds) {
     film.show(i);
     tokens.show(steps[i]);
   };
-  const film = makeFilm(trace, show);
+  const film = makeFilm(trace, turn, show);
   slider.addEventListener("input", () => show(+slider.value));
   queueMicrotask(() => show(end));
   return [

@@ -1,5 +1,5 @@
 // The cliff: accuracy by number of digits for chosen runs, the grid over both operands, and how
-// each length and digit was learnt.
+// each length and digit was learned.
 
 import { request } from "./api.js";
 import { heatMap, lineChart } from "./chart.js";

@@ -8,14 +8,15 @@ import { h, onResize } from "./dom.js";
 const TALLEST = 260; // pixels
 const TALLEST_ROW = 14;
 
-/** A film for a trace; `choose(i)` is called with the step that is clicked. */
-export function makeFilm(trace, choose) {
+/** A film for a trace by a model's turns; `choose(i)` is called with the step that is clicked. */
+export function makeFilm(trace, turn, choose) {
   const columns = columnsOf(trace);
   const { steps } = trace;
+  const last = steps[steps.length - 1].iteration;
   const canvas = h("canvas", {
     class: "film",
     role: "img",
-    "aria-label": `the answer after each of ${steps.length - 1} layers, from top to bottom`,
+    "aria-label": `the answer after each of ${last} ${turn}s, from top to bottom`,
   });
   const mark = h("span", { class: "film-mark" });
   const element = h("div", { class: "film-frame", "--columns": columns.length }, canvas, mark);

@@ -15,7 +15,7 @@ from lengthwise.paper.verdicts import greater, less
 FULL = 20  # digits, n_test of the paper's sums
 PAPER, ROOMY = "n_test 20", "n_test 25"
 LENGTHS = (5, 10, 15, 18, 19, FULL)
-EDGE = 2  # digits at the end of a sum that fills its layout
+EDGE = 2  # symbols at the end of the answer of a sum that fills its layout
 
 
 def published_falls() -> tuple[int, int]:
@@ -27,13 +27,13 @@ def published_falls() -> tuple[int, int]:
 
 
 def edge_digits(record: Record) -> float | None:
-    """The accuracy of the last digits of a sum."""
+    """The accuracy of the last symbols of an answer."""
     digits = final_digits(record, FULL)
     return None if digits is None else float(np.mean(digits[-EDGE:]))
 
 
 def inner_digits(record: Record) -> float | None:
-    """The accuracy of the digits between the first and the last ones."""
+    """The accuracy of the symbols between the first and the last ones."""
     digits = final_digits(record, FULL)
     return None if digits is None else float(np.mean(digits[1:-EDGE]))
 
@@ -43,10 +43,10 @@ class BeyondRoom(Artefact):
     claims = (
         Claim(
             "in a layout with room for 20 digits, sums of 20 digits fail at their end: the last"
-            " two digits are worse than those between",
+            " two symbols of the answer are worse than those between",
             lambda results: less(
-                results.measure(PAPER, edge_digits, "last two digits"),
-                results.measure(PAPER, inner_digits, "digits between"),
+                results.measure(PAPER, edge_digits, "last two symbols"),
+                results.measure(PAPER, inner_digits, "symbols between"),
             ),
         ),
         Claim(
@@ -62,6 +62,7 @@ class BeyondRoom(Artefact):
         "The paper's own tables show the same edge: of {} rows with at least 80 % five digits"
         " before n_test, {} lose more than half of it at n_test. Sums modulo 1000 with"
         " relative-key have 100 % at 15 digits and 15.2 % at 20.".format(*published_falls()),
+        "An answer has 21 symbols. The last is padding where the sum has 20 digits.",
         "One trial with room for 25 digits (seed 100) was looked at before this was written.",
     )
 

@@ -51,7 +51,8 @@ class FigureDigitCurves(Artefact):
             lambda results: greater(lead_of_outer_digits(results, RELATIVE), 0),
         ),
         Claim(
-            "in products, digits are learned closer together with priming than without",
+            "in products (at cpu scale by one digit, not three), digits are learned closer together"
+            " with priming than without",
             lambda results: less(digit_gap(results, WITH_PRIMING), digit_gap(results, UNPRIMED)),
         ),
     )

@@ -26,7 +26,7 @@ def mean_between(results: Results, run: str) -> Measurement:
 
 
 @artefact(
-    "figure-overspill", "§5.3, two readings", "Priming with 35 digits: are others learnt, too?"
+    "figure-overspill", "§5.3, two readings", "Priming with 35 digits: are others learned, too?"
 )
 class FigureOverspill(Artefact):
     notes = (
@@ -35,17 +35,17 @@ class FigureOverspill(Artefact):
         " integers (§2.1), of which 90 % have five digits; the second operand has three digits in"
         " the paper and one in our cpu scale. This compares the four combinations. The claims are"
         " ours.",
-        "Products by three digits say something only once they are learnt in domain.",
+        "Products by three digits say something only once they are learned in domain.",
     )
     claims = (
         Claim(
-            "with even training lengths and one digit, every length between 5 and 35 is learnt,"
+            "with even training lengths and one digit, every length between 5 and 35 is learned,"
             " too (at least half right on average)",
             lambda results: at_least(mean_between(results, label("lengths even", 1)), 0.5),
         ),
         Claim(
             "with uniform integers and one digit, there is no overspill (at most 10 % on average,"
-            " where 35 digits are learnt)",
+            " where 35 digits are learned)",
             lambda results: all_of(
                 [
                     at_least(results.accuracy(label("integers uniform", 1), LONG), 0.5),
@@ -54,14 +54,14 @@ class FigureOverspill(Artefact):
             ),
         ),
         Claim(
-            "even training lengths cause overspill: more is learnt between 5 and 35 digits than"
+            "even training lengths cause overspill: more is learned between 5 and 35 digits than"
             " with uniform integers (by 1 digit)",
             lambda results: greater(
                 *(mean_between(results, label(reading, 1)) for reading in READINGS)
             ),
         ),
         Claim(
-            "three digits prevent overspill: less is learnt between 5 and 35 digits than by one"
+            "three digits prevent overspill: less is learned between 5 and 35 digits than by one"
             " digit (lengths even)",
             lambda results: greater(
                 mean_between(results, label("lengths even", 1)),

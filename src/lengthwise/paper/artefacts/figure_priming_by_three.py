@@ -5,6 +5,7 @@ from typing import Any
 from lengthwise.paper.artefact import Artefact, Claim, Grid, Headline, accuracy_grid, artefact
 from lengthwise.paper.drawing import BLUE, RED, finish, learning_curve, panels, percent
 from lengthwise.paper.experiments import LONG, PRIMED, long_length, products
+from lengthwise.paper.published import statement
 from lengthwise.paper.results import Results
 from lengthwise.paper.scales import TRAIN_DIGITS, Overrides, ScaleName
 from lengthwise.paper.verdicts import at_least, at_most
@@ -22,7 +23,7 @@ class FigurePrimingByThree(Artefact):
     )
     claims = (
         Claim(
-            "products of 5 × 3 digits are learnt in domain (at least 90 %, with priming)",
+            "products of 5 × 3 digits are learned in domain (at least 90 %, with priming)",
             lambda results: at_least(results.in_domain(WITH_PRIMING), 0.9),
         ),
         Claim(
@@ -32,11 +33,11 @@ class FigurePrimingByThree(Artefact):
                 "50 primed examples carry products from 5 × 3 digits to 35 × 3",
                 [LONG],
                 [WITH_PRIMING],
-                "close to 100 %",
+                f"close to {statement('primed multiplication'):g} %",
             ),
         ),
         Claim(
-            "without priming, 35 × 3 isn't learnt (at most 5 %)",
+            "without priming, 35 × 3 isn't learned (at most 5 %)",
             lambda results: at_most(results.accuracy(WITHOUT, LONG), 0.05),
         ),
     )

@@ -5,7 +5,7 @@ from itertools import product
 
 from lengthwise.paper.artefact import Claim, Grid, Headline, Table, artefact
 from lengthwise.paper.experiments import addition
-from lengthwise.paper.published import statement, table
+from lengthwise.paper.published import statement, table, within_a_point
 from lengthwise.paper.results import Results, final_accuracy
 from lengthwise.paper.scales import (
     EMBEDDINGS,
@@ -27,6 +27,7 @@ from lengthwise.paper.verdicts import (
 )
 
 PUBLISHED = table("addition")
+LONGER_ABSOLUTE = "absolute embeddings at longer lengths"
 SOLVED = 0.9  # what counts as solving a length, where the paper names no level
 
 
@@ -34,10 +35,13 @@ def labels(embeddings: Sequence[str], encoders: Sequence[str] = tuple(ENCODERS))
     return [" ".join(parts) for parts in product(encoders, embeddings, "BL")]
 
 
-def best_reaches(length: int, level: float) -> Claim:
+def best_reaches(length: int) -> Claim:
     """The text's level, for the best of the relative embeddings."""
+    published = statement(f"addition at {length} digits")
+    level = within_a_point(published)
     return Claim(
-        f"the best models with relative embeddings reach {100 * level:g} % at {length} digits",
+        f"the best models with relative embeddings reach {published:g} % at {length} digits, within"
+        f" a point (at least {100 * level:g} %)",
         lambda results: any_of(
             at_least(results.accuracy(label, length), level) for label in labels(RELATIVE)
         ),
@@ -89,9 +93,7 @@ class TableAddition(Table):
     published = PUBLISHED.rows
     claims = (
         solves(15),
-        best_reaches(10, statement("addition at 10 digits") / 100),
-        best_reaches(15, statement("addition at 15 digits") / 100),
-        best_reaches(20, statement("addition at 20 digits") / 100),
+        *map(best_reaches, (10, 15, 20)),
         *map(beats_absolute, ENCODERS),
         Claim(
             "models with absolute embeddings fail (at most 5 % at 6 digits)",
@@ -103,6 +105,15 @@ class TableAddition(Table):
                 [6],
                 labels(["APE"]),
                 f"{statement('absolute embeddings at 6 digits'):g} %",
+            ),
+        ),
+        Claim(
+            f"models with absolute embeddings have {statement(LONGER_ABSOLUTE):g} % at all longer"
+            " lengths, within a point (at most 1 % at 10, 15 and 20 digits)",
+            lambda results: all_of(
+                at_most(results.accuracy(label, n), statement(LONGER_ABSOLUTE) / 100 + 0.01)
+                for label in labels(["APE"])
+                for n in (10, 15, 20)
             ),
         ),
         Claim(
@@ -130,7 +141,8 @@ class TableAddition(Table):
     )
     notes = (
         "The text calls relative-key crucial. Among the published rows, relative-key-query wins"
-        " once: Transformer, Large. The claim compares the better size of each.",
+        " with the Large Transformer, and with the Base UTransformer at 6 digits (99.7 against"
+        " 92.1). The claim compares the better size of each.",
         "Training problems are uniform over lengths at cpu scale, and uniform over integers at"
         " paper scale; the artefact `sampling` compares the two.",
     )

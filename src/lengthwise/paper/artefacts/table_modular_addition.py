@@ -4,13 +4,14 @@ from itertools import product
 
 from lengthwise.paper.artefact import Claim, Grid, Table, artefact
 from lengthwise.paper.experiments import ORDERS, addition, modular_addition
-from lengthwise.paper.published import statement, table
+from lengthwise.paper.published import statement, table, within_a_point
 from lengthwise.paper.results import Results
 from lengthwise.paper.scales import EMBEDDINGS, RELATIVE, Overrides, ScaleName
 from lengthwise.paper.verdicts import all_of, at_least, greater
 
 PUBLISHED = table("modular-addition")
 POWERS_OF_TEN = (100, 1000)  # moduli with which only the last digits of the operands matter
+ABSOLUTE = statement("modular addition with absolute embeddings at 10 digits")
 SAME_MODEL = "UTransformer {} B"  # in Table 1, with which the text compares
 
 
@@ -47,6 +48,13 @@ def claims_for(order: str) -> list[Claim]:
                 at_least(results.accuracy(label(c, "APE"), 10), 0.5) for c in POWERS_OF_TEN
             ),
         ),
+        Claim(
+            f"models with absolute embeddings reach {ABSOLUTE:g} % at 10 digits for c = 100, within"
+            f" a point (at least {100 * within_a_point(ABSOLUTE):g} %); {order}",
+            lambda results: at_least(
+                results.accuracy(label(100, "APE"), 10), within_a_point(ABSOLUTE)
+            ),
+        ),
     ]
 
 
@@ -68,10 +76,12 @@ class TableModularAddition(Table):
     notes = (
         "The text puts relative embeddings ahead. The published RPE_k row for c = 100 is below APE"
         " at 15 and 20 digits, and RPE_k,q for c = 1000 is below APE at 20.",
-        "Both orders of digits are trained, because the published numbers fit only the least"
-        " significant digit first: see §4, two orders of digits.",
+        "Both orders of digits are trained, because the published numbers fit the least significant"
+        " digit first better: see §4, two orders of digits.",
         "The rows without a modulus are the models of Table 1 (UTransformer, Base), with which the"
-        " text compares.",
+        " text compares. At cpu scale the relative-key one solves 98 % of plain sums of 10 digits"
+        " with the most significant digit first (70.6 % in the paper): under this ceiling a modular"
+        " model can hardly be better.",
     )
 
     def conditions(self, scale: ScaleName) -> dict[str, Overrides]:

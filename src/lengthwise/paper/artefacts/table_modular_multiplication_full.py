@@ -12,7 +12,7 @@ from lengthwise.paper.published import table
 from lengthwise.paper.results import Record, Results, final_accuracy, trained_accuracy
 from lengthwise.paper.scales import EMBEDDINGS, RELATIVE, Overrides, ScaleName
 from lengthwise.paper.verdicts import (
-    LEARNT,
+    LEARNED,
     Measurement,
     all_of,
     any_of,
@@ -36,20 +36,20 @@ def best_in_domain(results: Results, labels: Sequence[str], name: str) -> Measur
     )
 
 
-def beyond_if_learnt(results: Results, labels: Sequence[str], length: int) -> Measurement:
-    """The best accuracy at a length of the conditions that have learnt 5 digits, seed by seed."""
+def beyond_if_learned(results: Results, labels: Sequence[str], length: int) -> Measurement:
+    """The best accuracy at a length of the conditions that have learned 5 digits, seed by seed."""
 
     def best(records: Mapping[str, Record]) -> float | None:
-        trained = [r for r in records.values() if (trained_accuracy(r) or 0.0) >= LEARNT]
+        trained = [r for r in records.values() if (trained_accuracy(r) or 0.0) >= LEARNED]
         return max((final_accuracy(r, length) or 0.0 for r in trained), default=None)
 
     return results.measure_together(
-        labels, best, f"the best that learnt 5 digits, at {length} digits", gated=False
+        labels, best, f"the best that learned 5 digits, at {length} digits", gated=False
     )
 
 
 def in_domain_claims(order: str) -> list[Claim]:
-    """The claims about learning 5 digits: not gated by having learnt them."""
+    """The claims about learning 5 digits: not gated by having learned them."""
 
     def base(modulus: int, embedding: str) -> str:
         return f"c={modulus} {embedding} B, {order}"
@@ -67,7 +67,7 @@ def in_domain_claims(order: str) -> list[Claim]:
             "c = 101: models can learn modular multiplication in domain (some Base model);"
             f" {order}",
             lambda results: any_of(
-                at_least(results.in_domain(base(101, pe)), LEARNT) for pe in EMBEDDINGS
+                at_least(results.in_domain(base(101, pe)), LEARNED) for pe in EMBEDDINGS
             ),
         ),
         Claim(
@@ -133,10 +133,10 @@ def generalisation_claims(order: str) -> list[Claim]:
             ),
         ),
         Claim(
-            "c = 101: Base models that have learnt it fail on longer sequences (at most 5 % at 10"
+            "c = 101: Base models that have learned it fail on longer sequences (at most 5 % at 10"
             f" digits); {order}",
             lambda results: at_most(
-                beyond_if_learnt(results, [label(101, pe, "B") for pe in EMBEDDINGS], 10), 0.05
+                beyond_if_learned(results, [label(101, pe, "B") for pe in EMBEDDINGS], 10), 0.05
             ),
         ),
     ]

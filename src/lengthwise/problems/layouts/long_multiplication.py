@@ -28,6 +28,9 @@ class RowOptions(Choice):
     extra_padding: int = Field(
         0, ge=0, description="in training, up to this much padding more, drawn for each batch"
     )
+    targets: Literal["rows", "answer"] = Field(
+        "rows", description="what the loss asks for: every row, or the answer alone"
+    )
 
 
 def writes_rows(coordinates: Coordinates[Any]) -> Any:
