@@ -276,6 +276,15 @@ def test_the_description_is_measured_on_the_batches() -> None:
     changes = {"data.priming": {10: 50}, "training.steps": 30}
     primed = describe_training(keys.load(None, {**SUM, **SMALL, **changes}))
     assert "operands of up to 10 and 10 digits" in primed["training problems"]
+    assert primed["targets"] == "the answer"
+
+
+@pytest.mark.parametrize("targets", ["rows", "answer"])
+def test_the_description_says_what_the_loss_asks_for(targets: str) -> None:
+    changes = {"layout.targets": targets, "training.steps": 1, "model.depth.teacher_forcing": False}
+    described = describe_training(keys.load(None, {**LONG_MULTIPLICATION, **SMALL, **changes}))
+    rows = ", and the rows of partial products and sums" if targets == "rows" else ""
+    assert described["targets"] == f"the answer{rows}"
 
 
 def test_measuring_ends_when_its_parent_is_killed() -> None:

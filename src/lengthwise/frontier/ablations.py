@@ -20,6 +20,7 @@ SUM_TESTS = {5: 500, 10: 500, 20: 500, 100: 100, 1000: 20}
 SHORT_SUM_TESTS = {5: 500, 6: 500, 10: 500, 20: 100}  # where a layer costs the square of a length
 GRID_TESTS, SHORT_GRID_TESTS = {5: 500, 6: 500, 10: 500, 20: 100, 100: 2}, {5: 500, 6: 500}
 PRODUCT_TESTS = {5: 200, 10: 200, 20: 100, 100: 2}
+SLOW_PRODUCT_TESTS, SHORT_PRODUCT_TESTS = {5: 200, 10: 200, 20: 50}, {5: 200, 6: 200, 10: 50}
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,13 @@ def sums() -> dict[str, Ablation]:
 @ablations("multiplication", LONG_MULTIPLICATION, second_digits="same")
 def products() -> dict[str, Ablation]:
     two_digits: Setting = {"task": {"kind": "multiplication", "second_digits": 2}}
-    changes: dict[str, Setting] = {
+    hidden_vectors: Setting = {**HIDDEN_VECTORS, "training.batch_size": 32}
+    full_attention: Setting = {
+        **hidden_vectors,
+        **FULL_ATTENTION,
+        "model.position.row_clip": 8,  # rows that are as far apart can be told apart
+    }
+    fast: dict[str, Setting] = {
         "nothing": {},
         "special problems in training": {"data.mixture": {}},
         "zeros and repeated digits": {"data.mixture": {"full-length": 0.5}},
@@ -122,7 +129,20 @@ def products() -> dict[str, Ablation]:
         "5 × 3 digits: trained on 4 × 2": {**train_on(4), **two_digits},
         "5 × 3 digits: trained on 3 × 2": {**train_on(3), **two_digits},
     }
-    return {label: Ablation(changed, PRODUCT_TESTS) for label, changed in changes.items()}
+    slow: dict[str, Setting] = {
+        "symbols between rounds: hidden vectors, 5000 steps": hidden_vectors,
+        "symbols and targets of rows: the answer alone, 5000 steps": {
+            **hidden_vectors,
+            "layout.targets": "answer",
+        },
+    }
+    return {
+        **{label: Ablation(changes, PRODUCT_TESTS) for label, changes in fast.items()},
+        **{label: Ablation(changes, SLOW_PRODUCT_TESTS) for label, changes in slow.items()},
+        "symbols and two columns: full attention, 5000 steps": Ablation(
+            full_attention, SHORT_PRODUCT_TESTS
+        ),
+    }
 
 
 # The whole grid is seen as a sequence. Wei (arXiv 2603.29069) reports that such models fail.

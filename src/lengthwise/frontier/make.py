@@ -17,7 +17,7 @@ import numpy as np
 
 from lengthwise.arithmetic.digits import carries, longest_run
 from lengthwise.arithmetic.tasks import Addition
-from lengthwise.base import UsageError
+from lengthwise.base import Choice, UsageError
 from lengthwise.base.extensions import import_files
 from lengthwise.base.files import to_json, write_atomically, write_json, writing
 from lengthwise.base.processes import children_without_interrupts, end_with_parent
@@ -260,8 +260,15 @@ def describe_training(experiment: Experiment) -> dict[str, str]:
         "position embedding": write_choice(model.position),
         "attention": write_choice(model.attention),
         "depth": describe_depth(model),
-        "targets": TARGETS.get(layout.kind, "the answer"),
+        "targets": describe_targets(layout),
     }
+
+
+def describe_targets(layout: Choice) -> str:
+    """What the loss asks for: the answer, and the rows of a layout that writes them."""
+    if getattr(layout, "targets", "answer") == "answer":
+        return "the answer"
+    return TARGETS.get(layout.kind, "the answer, and rows")
 
 
 def describe_depth(model: ModelConfig) -> str:
