@@ -23,10 +23,8 @@ collect_ignore = ["parity.py", "own_choices.py", "slow_steps.py"]
 
 OPTIONS: list[dict[str, Any]] = [
     {"kind": "addition", "operands": 12},
-    {"kind": "modular-addition", "modulus": 2},
     {"kind": "modular-addition", "modulus": 1000, "constant_length": True},
     {"kind": "multiplication", "second_digits": 1},
-    {"kind": "multiplication", "second_digits": None},
     {"kind": "modular-multiplication", "modulus": 10**20, "second_digits": None},
 ]
 TASK_OPTIONS: list[dict[str, Any]] = [*({"kind": kind} for kind in TASKS), *OPTIONS]

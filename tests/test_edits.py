@@ -76,21 +76,15 @@ class Doubling:
         return double(getattr(self.original, name))
 
 
+# One function of each class and module of the model and all of PyTorch's that it calls; the check
+# goes through a class as a whole, so that its other functions have nothing to add.
 PATCHES: list[tuple[Any, str, Callable[[Any], Any]]] = [
     (FullAttention, "forward", double),
-    (FullAttention, "mask", double),
     (FullAttention, "__call__", double),
     (Attention, "split_heads", double),
-    (Attention, "merge_heads", double),
-    (Layer, "forward", double),
     (Layer, "feedforward", double),
     (Encoder, "forward", double),
-    (Encoder, "classify", double),
-    (Encoder, "embed", double),
-    (Encoder, "apply_layer", double),
-    (RelativeKey, "vectors", double),
     (RelativeKey, "scores", double),
-    (Position, "rotate", double),
     (Position, "embed", lambda embed: lambda self, x, at: embed(self, x, at) + x.flip(-1)),
     (relative.OverDistance, "rows", lambda rows: lambda self, pairs: rows(self, pairs).flip(-1)),
     (relative, "multiply_by_query", double),
@@ -105,7 +99,6 @@ PATCHES: list[tuple[Any, str, Callable[[Any], Any]]] = [
     (nn.Dropout, "forward", double),
     (nn.Identity, "forward", double),
     (nn.Module, "__call__", double),
-    (nn.Module, "_call_impl", double),
     (F, "linear", double),
     (F, "layer_norm", double),
     (F, "softmax", double),
@@ -115,7 +108,6 @@ PATCHES: list[tuple[Any, str, Callable[[Any], Any]]] = [
     (torch, "einsum", double),
     (Tensor, "softmax", double),
     (Tensor, "__matmul__", double),
-    (Tensor, "__truediv__", double),
     (Tensor, "__truediv__", lambda _: Tensor.__mul__),
     (torch, "layer_norm", double),
     (torch, "relu", double),
@@ -230,31 +222,19 @@ def add_layer(encoder: Encoder) -> None:
 
 NARROW = ModelConfig(layers=3, width=16, heads=2, feedforward_width=7)
 ATTENTION, LAYER, POSITION = "layers.0.attention", "layers.0", "positions.0"
+# Each kind of change in parts at each depth; the check goes through all parts alike.
 INSTANCES: dict[str, Callable[[Encoder], object]] = {
-    "encoder.forward": patch_method("forward", double),
-    "encoder.classify": patch_method("classify", double),
-    "encoder.embed": patch_method("embed", double),
     "encoder.apply_layer": patch_method("apply_layer", double),
-    "layer.forward": patch_method(f"{LAYER}.forward", double),
     "layer.feedforward": patch_method(f"{LAYER}.feedforward", double),
-    "attention.forward": patch_method(f"{ATTENTION}.forward", double),
     "attention.mask": patch_method(f"{ATTENTION}.mask", double),
-    "attention.split_heads": patch_method(f"{ATTENTION}.split_heads", double),
     "query.forward": patch_method(f"{ATTENTION}.query.forward", double),
     "position.vectors": patch_method(f"{POSITION}.vectors", double),
-    "position.scores": patch_method(f"{POSITION}.scores", double),
     "position.table.forward": patch_method(f"{POSITION}.table.forward", double),
     "kind of query": replace_class(f"{ATTENTION}.query", Louder),
-    "kind of key": replace_class(f"{ATTENTION}.key", Louder),
-    "kind of value": replace_class(f"{ATTENTION}.value", Louder),
-    "kind of output": replace_class(f"{ATTENTION}.output", Louder),
     "kind of widen": replace_class(f"{LAYER}.widen", Louder),
-    "kind of narrow": replace_class(f"{LAYER}.narrow", Louder),
     "kind of classifier": replace_class("classifier", Louder),
     "kind of attention norm": replace_class(f"{LAYER}.attention_norm", LouderNorm),
-    "kind of embedding norm": replace_class("embedding_norm", LouderNorm),
     "kind of symbols": replace_class("symbols", Negated),
-    "kind of position table": replace_class(f"{POSITION}.table", Negated),
     "kind of position": replace_class(POSITION, LouderRelative),
     "kind of attention": replace_class(ATTENTION, Capped),
     "kind of layer": replace_class(LAYER, Wider),
@@ -262,17 +242,12 @@ INSTANCES: dict[str, Callable[[Encoder], object]] = {
     "sigmoid for softmax": set_value(f"{ATTENTION}.softmax", nn.Sigmoid()),
     "softmax over queries": set_value(f"{ATTENTION}.softmax.dim", -2),
     "tanh for dropout of attention": set_value(f"{ATTENTION}.dropout", nn.Tanh()),
-    "tanh for dropout of a layer": set_value(f"{LAYER}.dropout", nn.Tanh()),
-    "tanh for dropout of embeddings": set_value("dropout", nn.Tanh()),
     "tanh for final norm": set_value("final_norm", nn.Tanh()),
-    "tanh for projection": set_value("project", nn.Tanh()),
     "another activation": set_value(f"{LAYER}.activation", nn.SiLU()),
     "a known activation": set_value(f"{LAYER}.activation", nn.GELU()),
     "epsilon of a layer's norm": set_value(f"{LAYER}.attention_norm.eps", 1.0),
-    "epsilon of the embedding norm": set_value("embedding_norm.eps", 1.0),
     "heads": change_heads,
     "sharpness": set_value(f"{ATTENTION}.sharpness", 2.0),
-    "scale of relative vectors": set_value(f"{POSITION}.scale", 2.0),
     "no position": remove_position,
     "pre-norm": set_value(f"{LAYER}.pre_norm", True),
     "depth": set_value("depth", DEPTHS.parse({"kind": "until-stable", "reinject_input": True})),
@@ -280,7 +255,6 @@ INSTANCES: dict[str, Callable[[Encoder], object]] = {
     "one more layer": add_layer,
     "wrapped part": replace_part(f"{LAYER}.narrow", lambda part: nn.Sequential(part, nn.Tanh())),
     "no bias": set_value(f"{ATTENTION}.value.bias", None),
-    "no bias in a norm": set_value(f"{LAYER}.attention_norm.bias", None),
     "another layer": replace_part(LAYER, lambda _: Layer(NARROW)),
 }
 
@@ -323,12 +297,11 @@ def test_a_configuration_that_is_edited_in_place_takes_effect(
     check_edit(edit)
 
 
-@pytest.mark.parametrize("activation", ["gelu", "gelu-tanh"])
-def test_a_configuration_edited_in_place_changes_no_part(activation: str) -> None:
+def test_a_configuration_edited_in_place_changes_no_part() -> None:
     """The activation is a module by then."""
     solver = solver_of()
     before = measure(solver)
-    vars(solver.encoder.config)["activation"] = activation
+    vars(solver.encoder.config)["activation"] = "gelu-tanh"
     assert_near(measure(solver), before)
 
 
@@ -348,13 +321,12 @@ def test_parts_of_the_last_layer_count_too() -> None:
     "edit",
     [
         set_value(f"{ATTENTION}.sink", True),
-        set_value(f"{LAYER}.note", "tried"),
         set_value("classifier.scale", torch.ones(1)),
         lambda encoder: encoder.register_buffer("counts", torch.zeros(3)),
         lambda encoder: encoder.add_module("probe", nn.Linear(2, 2)),
         lambda encoder: delattr(encoder.layer(0).attention, "sharpness"),
     ],
-    ids=["flag", "text", "tensor", "buffer", "module", "missing"],
+    ids=["flag", "tensor", "buffer", "module", "missing"],
 )
 def test_an_attribute_that_nobody_knows_goes_to_pytorch(edit: Callable[[Encoder], object]) -> None:
     """It may mean something to a method that comes later."""

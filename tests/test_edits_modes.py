@@ -103,7 +103,7 @@ def test_a_norm_limit_of_an_embedding_takes_effect(position: str, path: str) -> 
     pairwise(
         ["relative-key", "relative-key-query", "absolute"],
         ["transformer", "universal-transformer"],
-        [None, 1, 5],
+        [None, 5],
     ),
 )
 def test_a_gradient_penalty_has_the_gradients_of_pytorch(
@@ -453,8 +453,18 @@ def test_frozen_parameters_have_no_gradients_and_the_others_keep_theirs() -> Non
     assert not solver(batch_for(solver)).requires_grad
 
 
-@pytest.mark.parametrize("value", [1e15, 1e19, -1e25, 1e30, -1e38, float("inf"), float("nan")])
-@pytest.mark.parametrize("encoder", ["transformer", "universal-transformer"])
+@pytest.mark.parametrize(
+    ("value", "encoder"),
+    [
+        (1e15, "universal-transformer"),
+        (1e19, "transformer"),
+        (-1e25, "universal-transformer"),
+        (1e30, "transformer"),
+        (-1e38, "universal-transformer"),
+        (float("inf"), "transformer"),
+        (float("nan"), "universal-transformer"),
+    ],
+)
 def test_an_extreme_weight_gives_what_it_gives_by_pytorch(value: float, encoder: str) -> None:
     """In each tensor: what is finite by PyTorch is, and logits have its values."""
     solver = solver_of(activation="gelu-tanh", encoder=encoder, layers=2)

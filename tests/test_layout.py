@@ -35,15 +35,7 @@ from lengthwise.problems.sampling import sample_numbers
 from lengthwise.problems.training_set import Examples
 
 ORDERS = get_args(Layout.Options.model_fields["order"].annotation)
-LAYOUT_OPTIONS: list[dict[str, Any]] = [
-    {"kind": kind, **order}
-    for kind in LAYOUTS
-    for order in (
-        [{"order": order} for order in ORDERS]
-        if "order" in LAYOUTS.options_of(LAYOUTS[kind]).model_fields
-        else [{}]
-    )
-]
+FREE = [kind for kind in LAYOUTS if "order" in LAYOUTS.options_of(LAYOUTS[kind]).model_fields]
 
 
 def build(layout: object, task: object, digits: int) -> Layout:
@@ -58,19 +50,35 @@ def fits(layout: object, task: object) -> bool:
     return True
 
 
-# Every layout with every kind of task that fits, and every task with some of the layouts.
-PAIRS = [
-    (layout, task)
-    for number, (layout, task) in enumerate(product(LAYOUT_OPTIONS, TASK_OPTIONS))
-    if fits(layout, task) and (task.keys() == {"kind"} or number % 3 == 0)
+def in_order(kind: str, number: int) -> dict[str, Any]:
+    """A layout in one of its orders, which take turns."""
+    return {"kind": kind, "order": ORDERS[number % 2]} if kind in FREE else {"kind": kind}
+
+
+Case = tuple[dict[str, Any], dict[str, Any], int]
+# Every layout with every kind of task that fits, and every task with other options in a layout for
+# all tasks and in each for some. Orders and sizes take turns.
+CASES: list[Case] = [
+    (in_order(kind, place + number // 2), task, (1, 13)[(place + number) % 2])
+    for place, kind in enumerate(LAYOUTS)
+    for number, task in enumerate(task for task in TASK_OPTIONS if fits(kind, task))
+    if task.keys() == {"kind"} or kind not in FREE or number % len(FREE) == FREE.index(kind)
 ]
-CASES = [(*pair, (1, 13)[number % 2]) for number, pair in enumerate(PAIRS)]
-NAMES = ["-".join(map(label, case)) for case in CASES]
-IN_ROWS = ("long-multiplication", "running-sums", "grid")
-ROWS = [i for i, (layout, *_) in enumerate(CASES) if layout["kind"] in IN_ROWS]
-SOME, SOME_NAMES = (  # with every layout and every task
-    [part[i] for i in sorted({*range(0, len(CASES), 3), *ROWS})] for part in (CASES, NAMES)
-)
+# Every layout in each order, every kind of task, and what writes rows with all that fits.
+KINDS, TURNS = list(TASKS), range(max(len(TASKS), 2 * len(FREE)))
+IN_EACH_ORDER: list[Case] = [
+    (
+        in_order(FREE[number % len(FREE)], number // len(FREE)),
+        {"kind": KINDS[number % len(KINDS)]},
+        (1, 13)[number % 2],
+    )
+    for number in TURNS
+]
+SOME = [*IN_EACH_ORDER, *(case for case in CASES if case[0]["kind"] not in FREE)]
+
+
+def name_of(case: Case) -> str:
+    return "-".join(map(label, case))
 
 
 def operands_for(layout: Layout) -> tuple[Numbers, ...]:
@@ -92,15 +100,17 @@ def written(text: str, width: int, least_first: bool) -> str:
 def test_all_layouts_and_tasks_have_cases() -> None:
     """Only layouts with rows refuse tasks."""
     for cases in (CASES, SOME):
-        assert {layout["kind"] for layout, *_ in cases} == set(LAYOUTS)
+        written = {(layout["kind"], layout.get("order")) for layout, *_ in cases}
+        assert written >= {*product(FREE, ORDERS)}
+        assert {kind for kind, _ in written} == set(LAYOUTS)
         assert {task["kind"] for _, task, _ in cases} == set(TASKS)
-    pairs = [(layout, task) for layout in LAYOUT_OPTIONS for task in TASK_OPTIONS]
-    refused = {layout["kind"] for layout, task in pairs if not fits(layout, task)}
-    assert refused == set(IN_ROWS)
+    assert {label(task) for _, task, _ in CASES} == {*map(label, TASK_OPTIONS)}
+    refused = {kind for kind, task in product(LAYOUTS, TASK_OPTIONS) if not fits(kind, task)}
+    assert refused == {"long-multiplication", "running-sums", "grid"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_a_layout_loses_nothing(case: tuple[object, object, int]) -> None:
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_a_layout_loses_nothing(case: Case) -> None:
     """Problems and answers are read back, and training has the answer among its targets."""
     layout = build(*case)
     operands = operands_for(layout)
@@ -158,8 +168,8 @@ def test_operands_may_be_written_in_any_order() -> None:
     assert layout.coordinates(operands).operand.tolist() == [1, 1, 1, 1, 0, 0, 0]
 
 
-@pytest.mark.parametrize("case", SOME, ids=SOME_NAMES)
-def test_coordinates_say_where_each_digit_stands(case: tuple[object, object, int]) -> None:
+@pytest.mark.parametrize("case", SOME, ids=name_of)
+def test_coordinates_say_where_each_digit_stands(case: Case) -> None:
     """A significance is right if the digits of a row times powers of ten add up to its number."""
     layout = build(*case)
     operands = operands_for(layout)
@@ -202,9 +212,11 @@ def test_coordinates_say_where_each_digit_stands(case: tuple[object, object, int
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in SOME if case[0]["kind"] in ("paper", "compact", "fitted")], ids=label
+    "case",
+    [case for case in IN_EACH_ORDER if case[0]["kind"] in ("paper", "compact", "fitted")],
+    ids=name_of,
 )
-def test_problems_are_written_operand_by_operand(case: tuple[object, object, int]) -> None:
+def test_problems_are_written_operand_by_operand(case: Case) -> None:
     layout = build(*case)
     operands = operands_for(layout)
     digits, needed = layout.task.operand_digits(layout.digits), layout.n_out
@@ -231,9 +243,9 @@ def test_coordinates_have_one_row_for_all_where_examples_agree() -> None:
         assert (at.place.shape, at.shared.shape) == ((2, 7), (7,))
 
 
-@pytest.mark.parametrize("case", SOME, ids=SOME_NAMES)
+@pytest.mark.parametrize("case", SOME, ids=name_of)
 def test_a_layout_fits_problems_of_any_length_or_stays_as_it_is(
-    case: tuple[object, object, int],
+    case: Case,
 ) -> None:
     """Whichever operand is the longest, and whatever length the layout was made for."""
     layout = build(*case)
@@ -469,9 +481,19 @@ def test_long_multiplication_has_the_rows_that_second_operands_need(
             assert values == [*sums, *(first * int(digit) for digit in str(second)[::-1])]
 
 
-@pytest.mark.parametrize("task", [BinaryMultiplication(second_digits=None), Multiplication()])
+BITS = BinaryMultiplication(second_digits=None)
+
+
 @pytest.mark.parametrize(
-    ("first", "second"), [("110", "101"), ("1", "1"), ("0", "11"), ("11", "0")]
+    ("task", "first", "second"),
+    [
+        (BITS, "110", "101"),
+        (Multiplication(), "110", "101"),
+        (BITS, "1", "1"),
+        (Multiplication(), "0", "11"),
+        (BITS, "11", "0"),
+    ],
+    ids=label,
 )
 def test_a_grid_has_a_cell_for_each_pair_of_digits(
     task: BinaryMultiplication | Multiplication, first: str, second: str

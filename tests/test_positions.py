@@ -11,7 +11,6 @@ import pytest
 import torch
 from conftest import label
 from encoders import PROBLEMS, Problems, encoder_of, problems
-from pairwise import pairwise
 from torch import Tensor
 
 from lengthwise.base import UsageError
@@ -21,18 +20,22 @@ from lengthwise.problems.layouts import VOCABULARY, Coordinates
 
 NAMES = list(PROBLEMS)
 ADDED = ["absolute", "coupled", "abacus"]  # to the input
-MORE = [
-    {"kind": "relative-key", "by_operands": True, "clip": 2},
-    {"kind": "relative-bias", "by_operands": True, "clip": 1, "coordinate": "significance"},
+MORE: list[dict[str, Any]] = [
+    {"kind": "relative-key", "coordinate": "significance"},
+    {"kind": "relative-key", "clip": 3},
+    {"kind": "relative-key", "by_operands": True},
     {"kind": "t5-bias", "buckets": 8, "longest": 6},
-    {"kind": "fire", "threshold": 1, "coordinate": "significance"},
+    {"kind": "alibi", "signed": True},
+    {"kind": "fire", "threshold": 1},
     {"kind": "rope", "base": 3.0},
+    # Inner embeddings that are added to the input, add to scores, and rotate.
+    *({"kind": "randomised", "inner": inner} for inner in ("absolute", "relative-key", "rope")),
 ]
 
 
 def variants(kind: str) -> list[dict[str, Any]]:
-    """An embedding with its defaults, with each option changed, and around others."""
-    found: list[dict[str, Any]] = [{"kind": kind}]
+    """An embedding with its defaults, and with all of its options changed."""
+    changed: dict[str, Any] = {}
     for option, field in POSITIONS.options_of(POSITIONS[kind]).model_fields.items():
         values: tuple[Any, ...] = ()
         if get_origin(field.annotation) is Literal:
@@ -42,9 +45,9 @@ def variants(kind: str) -> list[dict[str, Any]]:
         elif int in (field.annotation, *get_args(field.annotation)) and not field.default:
             values = (3,)
         elif option == "inner":
-            values = tuple(other for other in POSITIONS if other != kind)
-        found += [{"kind": kind, option: value} for value in values if value != field.default]
-    return found
+            values = ("alibi",)
+        changed.update((option, value) for value in values if value != field.default)
+    return [{"kind": kind}, *([{"kind": kind, **changed}] if changed else [])]
 
 
 CHOICES = [*(choice for kind in POSITIONS for choice in variants(kind)), *MORE]
@@ -195,7 +198,19 @@ def test_a_shift_of_all_positions_changes_only_what_is_added_to_the_input(
     assert same is (type(position).embed is Position.embed)
 
 
-@pytest.mark.parametrize("choice", [*KINDS, {"kind": "randomised", "inner": "alibi"}], ids=label)
+SILENT = [c for c in KINDS if POSITIONS[c["kind"]].scores is Position.scores]
+
+
+def test_what_has_no_scores_is_not_content_free() -> None:
+    for choice in SILENT:
+        assert not position_of(choice).content_free, choice
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [*(c for c in KINDS if c not in SILENT), {"kind": "randomised", "inner": "alibi"}],
+    ids=label,
+)
 def test_content_free_scores_ignore_queries_and_keys(choice: dict[str, Any]) -> None:
     position = position_of(choice)
     tokens, at, _ = problems()
@@ -204,7 +219,7 @@ def test_content_free_scores_ignore_queries_and_keys(choice: dict[str, Any]) -> 
     shape = 2, len(tokens), 2, tokens.shape[1], 4  # queries and keys
     contents = [torch.randn(shape, generator=rng) for _ in range(2)]
     first, second = (position.scores(q, k, pairs) for q, k in contents)
-    if first is None or second is None:
+    if first is None or second is None:  # around or of a kind without scores
         assert first is second
         assert not position.content_free
     elif position.content_free:
@@ -338,9 +353,7 @@ def test_randomised_positions_change_whatever_embedding_is_inside(inner: str) ->
         assert (draws - draws[0]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("over", "name"), pairwise(["index", "significance"], ["sum", "sum-from-units"])
-)
+@pytest.mark.parametrize(("over", "name"), [("index", "sum-from-units"), ("significance", "sum")])
 def test_a_window_is_over_true_positions_under_randomised_ones(over: str, name: str) -> None:
     given: Problems = problems(name)
     attention = {"kind": "local", "window": 2, "over": over}

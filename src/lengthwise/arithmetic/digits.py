@@ -38,6 +38,11 @@ class Numbers:
         return cls(digits, significant_digits(digits))
 
     @classmethod
+    def blank(cls, count: int) -> "Numbers":
+        """Numbers without digits, for fields that are left empty."""
+        return cls(np.zeros((count, 1), np.int64), np.zeros(count, np.int64))
+
+    @classmethod
     def from_text(cls, texts: Sequence[str]) -> "Numbers":
         width = max(map(len, texts), default=1)
         joined = "".join(text.rjust(width, "0") for text in texts)

@@ -21,16 +21,17 @@ from lengthwise.base.trees import TOO_LARGE
 
 
 class Config(BaseModel):
-    """Immutable options. Unknown keys, infinities, and booleans given as numbers are errors.
+    """Immutable options.
 
-    So are integers beyond all reason, and text that no file can hold.
+    These are errors: unknown keys, infinities, booleans given as numbers, integers of more than 100
+    digits, and text that can't be written to a file.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _reject_boolean_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+    def _check_given(cls, value: Any, info: ValidationInfo) -> Any:
         expected = cls.model_fields[info.field_name or ""].annotation
         if isinstance(value, bool) and bool not in (expected, *get_args(expected)):
             raise PydanticCustomError("boolean", "it can't be true or false")
@@ -123,7 +124,8 @@ class Registry(Generic[T], Mapping[str, type[T]]):
 
     def parse(self, value: object) -> Choice:
         """A choice from a name or a mapping with `kind`; a parsed choice is returned unchanged."""
-        if isinstance(value, Choice) and isinstance(value, self.known_options(value.kind)):
+        kind = getattr(value, "kind", "")  # which options of no registered class lack
+        if isinstance(value, Choice) and isinstance(value, self.known_options(kind)):
             return value
         fields = {"kind": value} if isinstance(value, str) else value
         if not isinstance(fields, Mapping) or not isinstance(fields.get("kind"), str):

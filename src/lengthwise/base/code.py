@@ -7,6 +7,7 @@ loaded, so that it is right in notebooks, too, and after an edit that was not im
 
 import hashlib
 import inspect
+import site
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -16,7 +17,12 @@ from types import CodeType, FunctionType
 from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
-INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+FOLDERS = (
+    *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")),
+    site.getusersitepackages(),
+)
+# Resolved, as `find_file` resolves the files that are compared with them.
+INSTALLED = tuple({str(Path(folder).resolve()) for folder in FOLDERS})
 HAS_DOCSTRING = 0x4000000  # a flag of code objects from Python 3.13 on
 # What Python and pydantic add to a class.
 LEFT_OUT = {"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "kind"}

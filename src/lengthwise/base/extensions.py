@@ -40,9 +40,12 @@ def share_files(files: Iterable[str]) -> None:
 
 
 def import_file(path: Path) -> ModuleType:
+    """The module of a file, given by its resolved path; a module is imported once."""
     name = f"own_{path.stem}"
     for module in list(sys.modules.values()):  # it may have been imported by its own name
-        if getattr(module, "__dict__", {}).get("__file__") == str(path):
+        file = getattr(module, "__dict__", {}).get("__file__") or ""
+        # A file is compared whole only if its name fits: resolving links takes time.
+        if os.path.basename(file) == path.name and Path(file).resolve() == path:
             return module
     if known := getattr(sys.modules.get(name), "__file__", None):
         raise UsageError(f"{path} and {known} have the same name; rename one of them")

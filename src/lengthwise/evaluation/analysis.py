@@ -66,23 +66,22 @@ def failure_study(
     blocks = evaluation_set(solver.task, length, examples, seed, occasion, sampling)
     with solver.testing():
         parts = [part for block in blocks for part in solver.predict(block)]
-    studied = [study(solver.layout, part, symbols, sum_of_two) for part, symbols in parts]
-    columns = np.concatenate(studied, axis=1)
-    number, chain, wrong, position, power = columns
+    errors = [describe_errors(solver.layout, *part, sum_of_two) for part in parts]
+    number, chain, wrong, position, power = np.concatenate(errors, axis=1)
     right, single = wrong == 0, wrong == 1
     return FailureStudy(
         length,
         examples,
         int(right.sum()),
-        solved_by(number, right) if sum_of_two else None,
-        solved_by(chain, right) if sum_of_two else None,
+        score_by(number, right) if sum_of_two else None,
+        score_by(chain, right) if sum_of_two else None,
         tally(wrong[~right]),
         tally(position[single]),
         tally(power[single]),
     )
 
 
-def study(
+def describe_errors(
     layout: Layout, examples: Examples, symbols: NDArray[np.int64], sum_of_two: bool
 ) -> NDArray[np.int64]:
     """(5, b): carries, the longest chain, wrong symbols, place and power of ten of the first."""
@@ -105,7 +104,12 @@ def tally(values: NDArray[np.int64]) -> dict[int, int]:
     return dict(zip(kinds.tolist(), counts.tolist(), strict=True))
 
 
-def solved_by(values: NDArray[np.int64], right: NDArray[np.bool_]) -> dict[int, tuple[int, int]]:
+def score_by(values: NDArray[np.int64], right: NDArray[np.bool_]) -> dict[int, tuple[int, int]]:
+    """For each value, how many of its problems are right, and how many there are.
+
+    >>> score_by(np.array([3, 1, 3]), np.array([True, False, False]))
+    {1: (0, 1), 3: (1, 2)}
+    """
     correct = tally(values[right])
     return {value: (correct.get(value, 0), total) for value, total in tally(values).items()}
 

@@ -94,7 +94,7 @@ def sample_column_sums(rng: Rng, low: ColumnSums, high: ColumnSums, operands: in
 
 
 def sample_hollow(rng: Rng, count: int, n: int) -> Numbers:
-    """Numbers such as 7000203: between the first and the last digit only one is not 0."""
+    """Numbers such as 7000203: between the first and the last digit at most one is not 0."""
     column, spared = np.arange(n), rng.integers(0, max(1, n - 2), (count, 1))
     kept = (column == 0) | (column == n - 1) | (column == spared)
     return Numbers.of(rng.integers(1, 10, (count, n)) * kept)
@@ -275,7 +275,7 @@ def measure_case(
 
 
 def table(outcomes: Sequence[Outcome]) -> Group:
-    """Right answers by case and length, and below one failure of each row, of the first length."""
+    """Right answers by case and length; below, each row's first failure."""
     rows: dict[tuple[str, str], dict[int, Outcome]] = {}
     for o in sorted(outcomes, key=lambda o: list(CASES).index(o.case)):
         rows.setdefault((o.case, o.detail or CASES[o.case].description), {})[o.length] = o

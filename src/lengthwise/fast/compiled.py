@@ -68,7 +68,7 @@ class UnavailableError(Exception):
 def load(
     instructions: tuple[str, ...] = NATIVE, seconds: float = COMPILER_SECONDS
 ) -> ctypes.CDLL | Unavailable:
-    """The C code for some instruction set, compiled if need be; or why there is none."""
+    """The C code for an instruction set, compiled if need be; or why there is none."""
     try:
         return open_library(instructions, seconds)
     except UnavailableError as error:
@@ -182,7 +182,7 @@ def cache_directory() -> Path:
 
 
 def check_library(path: Path) -> None:
-    """Raises unless a library is the user's and is what its name says."""
+    """Raise an error unless a library is the user's and is what its name says."""
     with open_regular(path) as file:
         found = os.fstat(file.fileno())
         if found.st_uid != os.getuid():
@@ -194,7 +194,7 @@ def check_library(path: Path) -> None:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Opens a file that is neither a link nor a device."""
+    """Open a file that is neither a link nor a device."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -206,7 +206,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def bind(path: Path, key: str) -> ctypes.CDLL:
-    """Loads a library and makes sure that it is of these sources."""
+    """Load a library, and make sure that it was compiled from these sources."""
     try:
         library = ctypes.CDLL(str(path))
         for name, (result, arguments) in SIGNATURES.items():

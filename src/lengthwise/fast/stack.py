@@ -46,7 +46,7 @@ def apply_stack(
     shape: StackShape,
     plain: Plain | None = None,
 ) -> Tensor:
-    """Applies `shape.depth` layers to x (b, j, width), for (b, queries, width).
+    """Apply `shape.depth` layers to x: (b, j, width) -> (b, queries, width).
 
     Layers take turns: one is shared by all depths, `depth` are applied once each. A layer is its
     parameters in the order of PARAMETERS. Relative vectors (j, j, head width) take turns, too, and
@@ -79,7 +79,7 @@ def check(
     vectors: Sequence[Tensor | None],
     shape: StackShape,
 ) -> None:
-    """Raises unless everything has the type and shape that the C code relies on."""
+    """Raise an error unless everything has the type and shape that the C code relies on."""
     check_tensor("x", x, (None, None, None))
     _, length, width = x.shape
     if not length or not width:
@@ -136,7 +136,7 @@ def check_shape(shape: StackShape, length: int, width: int) -> None:
 
 
 def check_tensor(name: str, tensor: Tensor, size: tuple[int | None, ...]) -> None:
-    """Raises unless a tensor is dense float32 on the CPU and has the size, where that is given."""
+    """Raise an error unless a tensor is dense float32 on the CPU and has the size given."""
     if type(tensor) not in (Tensor, torch.nn.Parameter):
         raise TypeError(f"{name} must be a plain tensor, not {type(tensor).__name__}")
     if tensor.dtype != torch.float32 or not tensor.is_cpu or tensor.layout != torch.strided:
@@ -218,7 +218,7 @@ def gradients(
     needed: Sequence[bool],
     dy: Tensor,
 ) -> list[Tensor | None] | None:
-    """Of x, vectors and parameters; None if numbers are too large."""
+    """The gradients of x, vectors and parameters; None if numbers are too large."""
     shape: Shape = ctx.shape
     dvectors = [
         torch.zeros_like(v) if need and v is not None else None

@@ -41,7 +41,7 @@ MODULES: tuple[ModuleType, ...] = (
     relative,
 )
 # `print_digests` prints those of the present source. Update them only when the C code computes the
-# new source and tests/test_fast.py has shown it.
+# new source, and tests/test_fast_stack.py and tests/test_edits.py have shown it (CONTRIBUTING.md).
 DIGESTS: dict[str, str] = {
     "model.encoder": "78f1fa79cc5aaf1d",
     "model.attention": "a6c7f6c24064700e",
@@ -67,7 +67,7 @@ FUNCTIONS: tuple[tuple[ModuleType, str], ...] = (
     (torch._VF, "dropout"),
     (math, "sqrt"),
 )
-# Methods of PyTorch's under another name than their own.
+# Methods of PyTorch that stand under another name than their own.
 ALIASES = {
     *("forward", "__call__", "__rtruediv__", "__itruediv__", "__pow__", "__ipow__", "__pos__"),
     *("__neg__", "__abs__", "__torch_dispatch__"),

@@ -4,7 +4,7 @@ In a round, what is written at a token depends only on its neighbourhood: the to
 and the next lower one, and the symbols written there (`columns.visibility`). Long problems have
 millions of tokens but few distinct neighbourhoods. No token sees what depends on what is written at
 itself, so there is one state that no round changes, and tokens may be visited in any order until it
-is reached. The best is: each token after all that it depends on.
+is reached. The best order visits each token after all that it depends on.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class Slot(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What a query of one operand sees."""
+    """What a query of one operand sees, over the slots of its neighbourhood."""
 
     vectors: NDArray[np.bool_]  # (slots,): whose vectors decide what it writes
     symbols: NDArray[np.bool_]  # (slots,): whose written symbols do
@@ -306,8 +306,8 @@ class Neighbourhoods:
                 tokens[higher, below] = -1
         return tokens
 
-    def reach(self, operand: int) -> "Reach":
-        """What decides what such a query writes."""
+    def reach(self, operand: int) -> Reach:
+        """What decides the symbol that a query of this operand writes."""
         slots = torch.tensor(self.slots)
         shared = slots[:, 1].bool()
         coordinates = Coordinates(
@@ -370,8 +370,10 @@ class Neighbourhoods:
 
 def list_slots(at: Coordinates[Ints]) -> list[Slot]:
     """All places that a neighbourhood can have."""
-    operands = {int(operand): bool(at.shared[at.operand == operand].any())
-                for operand in np.unique(at.operand)}  # fmt: skip
+    operands = {
+        int(operand): bool(at.shared[at.operand == operand].any())
+        for operand in np.unique(at.operand)
+    }
     return [
         Slot(operand, shared, rows_below, columns_below)
         for rows_below in range(2 if at.row.any() else 1)
@@ -406,7 +408,7 @@ def invert(sources: Ints) -> Ints:
 def number_distinct(values: NDArray[Any]) -> tuple[Ints, Ints]:
     """Where each distinct value first is, in ascending order, and (n,): which of them each is.
 
-    Faster than `np.unique`, which sorts with places.
+    `np.unique` with `return_index` and `return_inverse` is slower: it sorts the places, too.
     """
     distinct = np.unique(values)
     numbers = np.searchsorted(distinct, values)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lengthwise.arithmetic.tasks import Task
-from lengthwise.base import UsageError, generator
+from lengthwise.base import generator
 from lengthwise.problems.sampling import (
     Sampling,
     check_sampling,
@@ -34,8 +34,6 @@ def evaluation_set(
     the operands beyond that number blank. Very long problems need a smaller `block` to fit memory;
     another block gives other problems.
     """
-    if not isinstance(seed, int) or seed < 0:
-        raise UsageError(f"a seed is an integer ≥ 0, not {seed}")
     check_sampling(sampling)
     for start in range(0, count, block):
         rng = generator(seed, "evaluation", occasion, length, start)

@@ -34,8 +34,12 @@ def mixture(name: str) -> Callable[[Rewrite], Rewrite]:
 @mixture("full-length")
 def fill_length(rng: np.random.Generator, operands: list[Numbers]) -> list[Numbers]:
     """operands of as many digits as training has"""
-    widths = [np.full(len(numbers), numbers.width) for numbers in operands]
-    return [random_numbers(rng, lengths) for lengths in widths]
+
+    def fill(numbers: Numbers) -> Numbers:
+        longest = random_numbers(rng, np.full(len(numbers), numbers.width))
+        return select_rows(numbers.lengths > 0, longest, numbers)  # blank ones stay blank
+
+    return [fill(numbers) for numbers in operands]
 
 
 @mixture("repeated-digits")

@@ -162,5 +162,5 @@ class TrainingSet:
 
 def blank_operands(others: Sequence[Numbers], counts: NDArray[np.int64]) -> list[Numbers]:
     """Second and further operands with no digits from the given number of operands on."""
-    blank = Numbers(np.zeros((len(counts), 1), np.int64), np.zeros(len(counts), np.int64))
+    blank = Numbers.blank(len(counts))
     return [select_rows(counts > i, numbers, blank) for i, numbers in enumerate(others, start=1)]

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from huggingface_hub import ModelCard, ModelCardData
 
+from lengthwise.solver.text import example_problem
+
 if TYPE_CHECKING:
     from lengthwise.solver.solver import Solver
 
@@ -47,12 +49,11 @@ measure it at the lengths that you need.
 def make_card(solver: "Solver") -> ModelCard:
     """What the model is, its sizes, and how it is used."""
     task, layout, config = solver.task, solver.layout, solver.encoder.config
-    example = f" {task.symbol} ".join(["12", "3", "4", "5", "6"][: len(layout.operand_digits)])
     shared = "shared weights" if config.encoder == "universal-transformer" else "own weights"
     text = TEXT.format(
         data=ModelCardData(library_name="lengthwise", tags=TAGS).to_yaml(),
         title=f"{task.kind}, {config.position.kind}, {config.layers} × {config.width}",
-        problem=example,
+        problem=example_problem(layout),
         task=describe(task.kind, task.model_dump(mode="json")),
         digits="any" if layout.fits_any_length else f"{layout.digits} digits",
         layout=describe(layout.options.kind, layout.options.model_dump(mode="json")),

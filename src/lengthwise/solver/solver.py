@@ -27,7 +27,7 @@ from lengthwise.problems.layouts import LAYOUTS, Layout, WrittenField
 from lengthwise.problems.training_set import Examples
 from lengthwise.solver import saved
 from lengthwise.solver.card import make_card
-from lengthwise.solver.text import parse_problem
+from lengthwise.solver.text import list_problems, parse_problem
 from lengthwise.solver.tokens import tokens_of
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Solver(
     ) -> TrainingBatch:
         """Examples with their targets; `padding` adds some where the layout fits any length.
 
-        `rows` are all that is written, in the layout of all examples.
+        With `rows`, only those are written, in the layout that fits all examples.
         """
         layout = self.layout.fit(examples.operands, padding)
         part = examples if rows is None else examples[rows]
@@ -187,7 +187,7 @@ class Solver(
             raise UsageError("only shared layers can be applied another number of times")
 
     def with_second_digits(self, digits: int | Literal["same"]) -> "Solver":
-        """The same model for products by numbers of other digits, or as many as the first has."""
+        """The same model for second operands of another length; "same" is that of the first."""
         if not isinstance(self.task, Product):
             raise UsageError(f"this model was trained for {self.task.kind}, not for products")
         if digits != "same" and digits < 1:
@@ -231,8 +231,7 @@ class Solver(
         With `progress`, a terminal shows a bar.
         """
         self.check_layers(layers)
-        is_list = isinstance(problems, Iterable) and not isinstance(problems, str)
-        texts: list[str] = list(problems) if is_list else [problems]  # type: ignore[list-item]
+        texts: list[str] = list_problems(problems)
         parsed = [parse_problem(problem, self.layout) for problem in texts]
         solutions: dict[int, Solution] = {}
         batches = list(self.group_by_layout(parsed))

@@ -63,9 +63,10 @@ def check(experiment: Experiment, here: bool = True) -> None:
     longest = experiment.build().encoder.position(0).longest
     length = experiment.training_layout().length
     if longest and length > longest:
+        padding = " with layout.extra_padding" if experiment.extra_padding else ""
         raise UsageError(
-            f"training problems have up to {length} tokens with layout.extra_padding,"
-            f" but the position embedding takes {longest}"
+            f"training problems have up to {length} tokens{padding}, but the position embedding"
+            f" takes {longest}"
         )
     if experiment.start_from:
         origin.load_origin(experiment)

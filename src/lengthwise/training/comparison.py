@@ -35,7 +35,10 @@ class Comparison(Sequence[Record]):
         is_pattern: bool = False,
         skipped: Mapping[str, str] | None = None,
     ):
-        """Runs that a pattern found are in the order of their keys, without damaged ones."""
+        """`reasons` say why runs failed, `skipped` why some can't be read.
+
+        Runs that a pattern found are sorted by their keys, and damaged ones are skipped.
+        """
         self.runs: list[Run] = []
         self.evaluations: list[list[Record]] = []  # during training, of each run
         self.records: list[Record] = []
@@ -332,7 +335,7 @@ def seedless_origin(experiment: Experiment, reader: ConfigReader) -> Any:
 
 
 def code_keys(run: Run) -> Record:
-    """What tells runs of edited code of the user's own apart, whose configurations are the same."""
+    """Digests of the user's own code: runs of edited code have the same configuration."""
     return {f"code of the {part}": digest[:8] for part, digest in run.code["digests"].items()}
 
 

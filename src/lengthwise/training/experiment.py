@@ -60,7 +60,7 @@ def parse_kept_steps(value: object) -> object:
 
 
 def parse_origin(value: object) -> object:
-    """The path of a run, which may be given as such."""
+    """The path of a run, which may be given as a `Run` or a `Path`."""
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 

@@ -30,13 +30,13 @@ class Journal:
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = seal(record, self.sha256)
-        self.check_there()
+        self.check_unchanged()
         with writing(self.path):
             self.file.write(line)
             self.file.flush()
         self.size += len(line)
 
-    def check_there(self) -> None:
+    def check_unchanged(self) -> None:
         """Raise a UsageError if another process has deleted, replaced or changed the file."""
         try:
             found = os.stat(self.path)
@@ -48,7 +48,7 @@ class Journal:
 
     def sync(self) -> Content:
         """Bring all records to the disk; returns what the file holds."""
-        self.check_there()
+        self.check_unchanged()
         with writing(self.path):
             os.fsync(self.file.fileno())
         return Content(self.sha256.hexdigest(), self.size, grows=True)

@@ -133,9 +133,9 @@ def add_default_kinds(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def default_kind(key: str) -> str:
     config: type[BaseModel] = Experiment
-    *sections, name = key.split(".")
-    for section in sections:
-        config = config.model_fields[section].annotation  # type: ignore[assignment]
+    *parents, name = key.split(".")
+    for parent in parents:
+        config = config.model_fields[parent].annotation  # type: ignore[assignment]
     return str(config.model_fields[name].default)
 
 
@@ -243,9 +243,9 @@ def switches() -> set[str]:
 
 def explain_unknown(key: str) -> str:
     known = [known.name for known in all_keys()]
-    leaves = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
+    alike = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
     known += {k.rpartition(".")[0] for k in known if "." in k}  # the sections
-    close = leaves[:1] if len(set(leaves)) == 1 else get_close_matches(key, known, 1, cutoff=0.5)
+    close = alike[:1] if len(set(alike)) == 1 else get_close_matches(key, known, 1, cutoff=0.5)
     hint = f"did you mean '{close[0]}'?" if close else "`lengthwise train --keys` lists all"
     return f"there is no key '{key}': {hint}"
 

@@ -310,7 +310,7 @@ def evaluate_at_end(
         blocks = until(interrupted, final_test_set(experiment, length))
         return measure_accuracy(solver, length, blocks)
 
-    return group.map(measure, experiment.final_lengths)
+    return group.map(measure, list(dict.fromkeys(experiment.final_lengths)))
 
 
 def final_test_set(experiment: Experiment, length: int) -> Iterator[Examples]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from lengthwise.base import UsageError, nearest
 from lengthwise.training.differences import flatten
-from lengthwise.training.runs import Run
+from lengthwise.training.runs import METRICS, Run
 
 
 class Tracker:
@@ -137,7 +137,7 @@ class Follower:
             ) from None
 
     def new_records(self) -> Iterator[dict[str, Any]]:
-        path = self.run.path / "metrics.jsonl"
+        path = self.run.path / METRICS
         if not path.exists() or path.stat().st_size == self.position:
             return
         with open(path, "rb") as file:

@@ -17,7 +17,8 @@ class Randomised(Position):
     """Sorted random positions below `reach`, around another embedding (Ruoss et al., 2023).
 
     Short training sequences then have the positions of long ones. Training draws them once a batch;
-    testing always uses the same.
+    testing always uses the same. All layers share the other embedding, even where they have weights
+    of their own.
     """
 
     class Options(Position.Options):
@@ -41,7 +42,7 @@ class Randomised(Position):
     def __init__(self, options: Options, shape: ModelShape):
         super().__init__(options, shape)
         self.inner = POSITIONS.build(options.inner, replace(shape, max_length=options.reach))
-        self.per_layer, self.content_free = self.inner.per_layer, self.inner.content_free
+        self.content_free = self.inner.content_free
 
     @property
     def longest(self) -> int:

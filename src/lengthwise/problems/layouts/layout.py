@@ -196,8 +196,7 @@ class Layout:
 
     def field_numbers(self, operands: tuple[Numbers, ...]) -> list[Numbers]:
         """The number in each field; fields of no operand are blank."""
-        count = len(operands[0])
-        blank = Numbers(np.zeros((count, 1), np.int64), np.zeros(count, np.int64))
+        blank = Numbers.blank(len(operands[0]))
         return [operands[f.operand] if f.operand < len(operands) else blank for f in self.fields]
 
     def write(self, numbers: Numbers, width: int) -> TokenArray:

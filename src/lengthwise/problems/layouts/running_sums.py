@@ -63,8 +63,7 @@ class RunningSumsLayout(Layout):
         return RunningSumsLayout(self.options, self.task, digits, (digits,) * len(lengths))
 
     def field_numbers(self, operands: tuple[Numbers, ...]) -> list[Numbers]:
-        count = len(operands[0])
-        blank = Numbers(np.zeros((count, 1), np.int64), np.zeros(count, np.int64))
+        blank = Numbers.blank(len(operands[0]))
         return [blank if field.operand == SUM else operands[field.row] for field in self.fields]
 
     def encode_targets(self, operands: tuple[Numbers, ...], answer: Numbers) -> TokenArray:

@@ -1,6 +1,6 @@
 """Records what the plain model computes, by PyTorch's own forward hooks on its modules."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from lengthwise.model.pairs import Pairs
 from lengthwise.problems.batch import Batch
 from lengthwise.solver.inside.sites import point_names
 from lengthwise.solver.inside.trace import SUBLAYERS, Trace
-from lengthwise.solver.text import parse_problem
+from lengthwise.solver.text import list_problems, parse_problem
 from lengthwise.solver.tokens import tokens_of
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ TOLERANCE = 1e-3  # between logits that are computed at some positions and at al
 def record(solver: "Solver", problems: str | Sequence[str], layers: int | None) -> Trace:
     """The trace of one problem, or of several that are laid out alike."""
     solver.check_layers(layers)
-    is_list = isinstance(problems, Iterable) and not isinstance(problems, str)
-    texts: list[str] = list(problems) if is_list else [problems]  # type: ignore[list-item]
+    texts: list[str] = list_problems(problems)
     if not texts:
         raise UsageError("there is no problem to trace; write one such as 12 + 34")
     parsed = [parse_problem(text, solver.layout) for text in texts]

@@ -6,6 +6,7 @@ from lengthwise.solver.inside.trace import Trace
 from lengthwise.solver.tokens import Token
 
 STRONGEST = 3  # keys that are named of each query
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def answers(trace: Trace, problem: int) -> str:
@@ -44,10 +45,13 @@ def describe(token: Token) -> str:
 
     >>> describe(Token("7", 3, 2, 1, 0, False, 0, None))
     '3: 7 (x₁, 10^2)'
+    >>> describe(Token("7", 3, 2, 1, 9, False, 0, None))
+    '3: 7 (x₁₀, 10^2)'
     """
     if not token.place:
         return f"{token.index}: {token}"
-    return f"{token.index}: {token} (x{chr(ord('₁') + token.operand)}, 10^{token.significance})"
+    number = str(token.operand + 1).translate(SUBSCRIPTS)
+    return f"{token.index}: {token} (x{number}, 10^{token.significance})"
 
 
 def align(lines: Sequence[Sequence[str]]) -> str:
