@@ -96,6 +96,20 @@ def test_orthogonalising_keeps_singular_vectors_and_brings_values_near_1(
     torch.testing.assert_close(scaled, found, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("decades", [1, 4, 8])
+def test_orthogonalising_is_exact_enough_however_small_the_smallest_singular_value_is(
+    decades: int,
+) -> None:
+    """Against the same iteration on each singular value, in float64."""
+    singular = torch.logspace(0, -decades, 32)
+    matrix, _ = matrix_of(singular, 48, 32)
+    value = singular.double() / singular.double().norm()
+    for _ in range(5):
+        value = 3.4445 * value - 4.7750 * value**3 + 2.0315 * value**5
+    expected, _ = matrix_of(value.float(), 48, 32)
+    assert (orthogonalise(matrix) - expected).norm() < 1e-3 * expected.norm()
+
+
 def test_orthogonalising_nothing_gives_nothing() -> None:
     assert torch.equal(orthogonalise(torch.zeros(3, 5)), torch.zeros(3, 5))
 
