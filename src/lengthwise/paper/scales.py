@@ -5,7 +5,7 @@ is as published, for GPUs. Everything that is tuned for the cpu scale stands in 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lengthwise.base import UsageError, nearest
@@ -46,17 +46,12 @@ class Recipe:
 
     examples: int  # the budget of one run
     base: Overrides  # of the sizes Base and Standard
-    large: Overrides = field(default_factory=dict)  # on top, for the size Large
-    absolute: Overrides = field(default_factory=dict)  # on top, with absolute embeddings
+    large: Overrides  # on top, for the size Large
     fine_tuning_examples: int = 0
 
-    def overrides(self, size: str, embedding: str) -> Overrides:
-        """The keys for a size and a position embedding, without the budget."""
-        return {
-            **self.base,
-            **(self.large if size == "L" else {}),
-            **(self.absolute if embedding == "APE" else {}),
-        }
+    def overrides(self, size: str) -> Overrides:
+        """The keys for a size, without the budget."""
+        return {**self.base, **(self.large if size == "L" else {})}
 
 
 SMALL: Overrides = {
@@ -64,32 +59,21 @@ SMALL: Overrides = {
     "model.width": 128,
     "model.heads": 8,
     "model.activation": "relu",
-    "training.optimizer": "adamw",
     "training.batch_size": 32,
-    "training.learning_rate": 1e-3,
 }
-LARGE: Overrides = {
-    "model.layers": 8,
-    "model.width": 160,
-    "model.heads": 8,
-    "training.learning_rate": 5e-4,
-}
+ADAMW: Overrides = {"training.optimizer": "adamw", "training.learning_rate": 1e-3}
+MUON: Overrides = {"training.optimizer": "muon", "training.learning_rate": 4e-3}
+LARGE: Overrides = {"model.layers": 6, "model.width": 160}
+LARGE_ADAMW: Overrides = {**LARGE, "training.learning_rate": 5e-4}
 # Optimiser, learning rate and depth were chosen by how well models that are trained on 3 digits
 # add 5 (docs/notebook.md, 2026-11-19): the trained length itself is learned with all of them.
-SUMS = Recipe(
-    160_000,
-    {**SMALL, "training.optimizer": "muon", "training.learning_rate": 4e-3},
-    {"model.layers": 6, "model.width": 160},
-)
+SUMS = Recipe(160_000, {**SMALL, **MUON}, LARGE)
 # AdamW is slow to learn products in domain: after 3 million examples of 5 × 3 it had 13 % right,
 # Muon 87 % (docs/notebook.md).
 PRODUCTS = Recipe(
-    960_000,
-    {**SMALL, "layout": "compact", "training.optimizer": "muon"},
-    LARGE,
-    fine_tuning_examples=160_000,
+    480_000, {**SMALL, **MUON, "layout": "compact"}, LARGE, fine_tuning_examples=160_000
 )
-MODULAR = Recipe(1_280_000, {**SMALL, "task.constant_length": True}, LARGE)
+MODULAR = Recipe(1_280_000, {**SMALL, **ADAMW, "task.constant_length": True}, LARGE_ADAMW)
 RECIPES: Mapping[RecipeName, Recipe] = {
     "sums": SUMS,
     "products": PRODUCTS,
@@ -101,6 +85,7 @@ RECIPES: Mapping[RecipeName, Recipe] = {
             "model.layers": 6,
             "model.feedforward_width": 1024,
             "training.batch_size": 64,
+            "training.learning_rate": 1e-3,
             "data.sampling": "uniform-length",
         },
     ),
@@ -126,8 +111,8 @@ RECIPES: Mapping[RecipeName, Recipe] = {
             "training.learning_rate": 5e-4,
         },
     ),
-    "elementwise": replace(SUMS, base=SMALL, absolute={"training.learning_rate": 5e-4}),
-    "survey": Recipe(160_000, {**SMALL, "model.heads": 4}, LARGE),
+    "elementwise": SUMS,
+    "survey": Recipe(160_000, {**SMALL, **ADAMW, "model.heads": 4}, LARGE_ADAMW),
 }
 # Figure 2 tries these for every width and depth, and keeps the one that is best in domain.
 CPU_LEARNING_RATES = (4e-3, 2e-3, 8e-3)
@@ -194,7 +179,7 @@ def base_keys(
         return {**EVALUATION[scale], **tiny, **encoder_keys}
     chosen = RECIPES[recipe]
     budget = {"training.examples": chosen.examples}
-    return {**EVALUATION[scale], **chosen.overrides(size, embedding), **budget, **encoder_keys}
+    return {**EVALUATION[scale], **chosen.overrides(size), **budget, **encoder_keys}
 
 
 def with_budget(keys: Overrides, budget: Overrides) -> Overrides:
