@@ -25,6 +25,7 @@ from lengthwise.paper.artefacts import (
     beyond_operands,
     beyond_room,
     beyond_sharpness,
+    beyond_shorter,
     figure_failures,
     figure_overspill,
 )
@@ -299,6 +300,22 @@ def room_results(scale: ScaleName, like_paper: bool) -> Results:
         )
 
     conditions = ARTEFACTS["beyond-room"].conditions(scale)
+    return results({label: made(label) for label in conditions}, scale)
+
+
+@hand_made("beyond-shorter")
+def shorter_results(scale: ScaleName, like_paper: bool) -> Results:
+    """The best rate from 3 digits to 5 is also that from 5 on, or it is the worst one there."""
+    best = beyond_shorter.RATES[2]
+
+    def made(label: str) -> Record:
+        ahead = label.endswith(f"{best:g}")
+        if label.startswith(f"trained on {beyond_shorter.SHORTER}"):
+            return record(lambda n: 1.0 if n <= 3 else 0.9 if ahead else 0.5)
+        high = 0.9 if ahead is like_paper else 0.5
+        return record(lambda n: (1.0 if like_paper else 0.95) if n <= SHORT else high)
+
+    conditions = ARTEFACTS["beyond-shorter"].conditions(scale)
     return results({label: made(label) for label in conditions}, scale)
 
 

@@ -86,10 +86,10 @@ def level(axis: Any, value: float, label: str = "") -> None:
         axis.axhline(value, color="0.6", linestyle=":", label=label)
 
 
-def ticks(axis: Any, values: Sequence[int]) -> None:
+def ticks(axis: Any, values: Sequence[float]) -> None:
     """Exactly these values on a logarithmic x axis."""
     axis.set_xscale("log")
-    axis.set_xticks(values, [f"{value}" for value in values])
+    axis.set_xticks(values, [f"{value:g}" for value in values])
     axis.minorticks_off()
 
 
