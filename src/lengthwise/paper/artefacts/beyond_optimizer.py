@@ -8,7 +8,7 @@ from lengthwise.paper.results import Results
 from lengthwise.paper.scales import ADAMW, MUON, SMOKE_LENGTHS, Overrides, ScaleName
 from lengthwise.paper.verdicts import all_of, greater, less
 
-OPTIMIZERS = {"AdamW": ADAMW, "Muon": MUON}
+OPTIMIZERS = {"AdamW": {**ADAMW, "training.learning_rate": 2e-3}, "Muon": MUON}
 EMBEDDINGS = ("RPE_k", "APE")
 LENGTHS = {"sums": (5, 6, 10, 15, 20), "products": (5, 10, 20, 34, 35)}
 

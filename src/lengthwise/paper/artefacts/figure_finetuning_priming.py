@@ -44,10 +44,10 @@ class FigureFinetuningPriming(Artefact):
     notes = (
         "The paper doesn't say how long it fine-tunes. Here every sample size has the same budget:"
         " 7.5 million examples at paper scale, which is how long priming takes to learn 35 digits,"
-        " and 80,000 at cpu scale, a sixth of the first training. The learning rate starts again,"
+        " and 160,000 at cpu scale, a sixth of the first training. The learning rate starts again,"
         " with a warm-up and a cosine of its own.",
         "This budget favours fine-tuning at 35 digits, and favours forgetting: it is of 35 digits"
-        " alone. A primed run sees about 4,800 such examples at cpu scale, and 75,000 until it has"
+        " alone. A primed run sees about 9,600 such examples at cpu scale, and 75,000 until it has"
         " learned them at paper scale.",
         "The paper has “a fixed sample of 35 × 3 examples”, yet generates second operands online"
         " in all procedures. Here first operands are fixed and second operands sampled online.",
