@@ -21,7 +21,7 @@ lists the keys of an experiment.
 """
 OTHER_MODULES = {
     "lengthwise.solver.inside": ("Trace", "intervene", "zero", "mean", "patch"),
-    "lengthwise.evaluation.grid": ("evaluate_grid", "Grid"),
+    "lengthwise.evaluation.grid": ("evaluate_grid", "LengthGrid"),
 }
 # Methods of the package's own classes that are for its inside.
 INSIDE = {

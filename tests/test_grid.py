@@ -8,7 +8,7 @@ import pytest
 from known import answering, untrained
 
 from lengthwise.base import UsageError
-from lengthwise.evaluation.grid import Grid, evaluate_grid
+from lengthwise.evaluation.grid import LengthGrid, evaluate_grid
 
 
 def test_each_cell_has_operands_of_its_lengths() -> None:
@@ -62,7 +62,7 @@ def test_bad_grids_are_refused(first: str, examples: int, sentence: str) -> None
 
 def test_a_table_rounds_towards_the_middle_and_a_figure_is_drawn(tmp_path: Path) -> None:
     correct = np.array([[1000, 999, 1], [0, 500, 996]])
-    grid = Grid((5, 10), (1, 2, 30), 1000, correct)
+    grid = LengthGrid((5, 10), (1, 2, 30), 1000, correct)
     rows = [line.split() for line in grid.table().splitlines()]
     assert rows == [["1", "2", "30"], ["5", "100", "99", "1"], ["10", "0", "50", "99"]]
     picture = grid.plot(trained=5)

@@ -17,7 +17,7 @@ from lengthwise.base import UsageError
 from lengthwise.cli.main import main
 from lengthwise.frontier.records import SUM
 from lengthwise.page import views
-from lengthwise.page.recipes import MOST_STEPS, Recipe
+from lengthwise.page.form import MOST_STEPS, TrainingForm
 from lengthwise.page.security import HEADERS, MOST_BYTES, Guard
 from lengthwise.page.server import create_app
 from lengthwise.page.training import MOST_RUNS, Queue
@@ -34,7 +34,7 @@ QUICK = {
     "evaluation.examples": 5,
     "evaluation.final_examples": 5,
 }
-RECIPE = {"size": "tiny", "steps": 4000, "test_digits": 6}
+FORM = {"size": "tiny", "steps": 4000, "test_digits": 6}
 
 
 @pytest.fixture(scope="module")
@@ -248,9 +248,9 @@ def wait_until(client: TestClient, condition: Any, seconds: float = 120) -> Any:
 
 def test_train_stop_and_resume(client: TestClient, root: Path) -> None:
     """A run of the page is an ordinary run: the same identity, files and command."""
-    name = post(client, "/api/train", **RECIPE)["run"]
+    name = post(client, "/api/train", **FORM)["run"]
     wait_until(client, lambda state: name in state["training"]["progress"])
-    assert client.post("/api/train", json=RECIPE).status_code == 400  # it is in the queue already
+    assert client.post("/api/train", json=FORM).status_code == 400  # it is in the queue already
     live = client.get("/api/run", params={"run": name}).json()
     assert live["status"] == "running"
     post(client, "/api/stop", run=name)
@@ -258,7 +258,7 @@ def test_train_stop_and_resume(client: TestClient, root: Path) -> None:
     run = Run(root / name)
     assert run.status == "interrupted"
     assert run.checkpoint.exists()
-    assert run.identity == keys.load(None, Recipe(**RECIPE).keys()).identity()
+    assert run.identity == keys.load(None, TrainingForm(**FORM).keys()).identity()
     post(client, "/api/resume", run=name)
     wait_until(client, lambda state: name in state["training"]["progress"])
     post(client, "/api/stop", run=name)
@@ -267,9 +267,9 @@ def test_train_stop_and_resume(client: TestClient, root: Path) -> None:
 
 def test_the_queue_is_bounded(client: TestClient) -> None:
     names = [
-        post(client, "/api/train", **RECIPE, seed=seed)["run"] for seed in range(1, MOST_RUNS + 1)
+        post(client, "/api/train", **FORM, seed=seed)["run"] for seed in range(1, MOST_RUNS + 1)
     ]
-    assert "full" in refusal(client, "/api/train", {**RECIPE, "seed": 99})
+    assert "full" in refusal(client, "/api/train", {**FORM, "seed": 99})
     for name in reversed(names):
         post(client, "/api/stop", run=name)
     wait_until(client, lambda state: not state["training"]["queue"])
@@ -277,20 +277,20 @@ def test_the_queue_is_bounded(client: TestClient) -> None:
 
 def test_a_recipe_is_a_command(root: Path, tmp_path: Path) -> None:
     """Copying the command or the Python gives the same run."""
-    recipe = Recipe(task="multiplication", primed=7, size="tiny", steps=3, test_digits=6)
-    words = recipe.command(str(tmp_path)).replace("\\\n", " ").split()
+    form = TrainingForm(task="multiplication", primed=7, size="tiny", steps=3, test_digits=6)
+    words = form.command(str(tmp_path)).replace("\\\n", " ").split()
     assert words[:2] == ["lengthwise", "train"]
     overrides = keys.parse_overrides(words[2 : words.index("--runs")])
-    assert keys.load(None, overrides) == recipe.experiment()
+    assert keys.load(None, overrides) == form.experiment()
     trained: dict[str, Any] = {}
-    code = recipe.python(str(tmp_path)).replace("lengthwise.train(", "trained.update(x=(")
+    code = form.python(str(tmp_path)).replace("lengthwise.train(", "trained.update(x=(")
     exec(code.replace(", root=", "), root="), {"trained": trained})
-    assert keys.load(None, trained["x"]) == recipe.experiment()
+    assert keys.load(None, trained["x"]) == form.experiment()
     for position in views.choices()["positions"]:
         over = (
             "significance" if views.choices()["positions"][position]["over_coordinate"] else "index"
         )
-        Recipe(position=position, coordinate=over, size="tiny").experiment()
+        TrainingForm(position=position, coordinate=over, size="tiny").experiment()
 
 
 def test_a_damaged_run_is_listed(root: Path) -> None:

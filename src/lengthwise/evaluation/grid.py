@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class LengthGrid:
     """Right answers for each pair of lengths."""
 
     first: tuple[int, ...]  # digits of the first operand
@@ -98,7 +98,7 @@ def evaluate_grid(
     layers: int | None = None,
     sharpness: float = 1.0,
     progress: bool = False,
-) -> Grid:
+) -> LengthGrid:
     """Exact match on fresh problems of each pair of lengths; by default the same for both.
 
     A cell's problems depend on its lengths, the seed and the number of examples only. With
@@ -120,4 +120,4 @@ def evaluate_grid(
         block = Examples.of(model.task, operands)
         counts.append(measure_accuracy(model, max(pair), [block], layers, sharpness).correct)
     correct = np.array(counts).reshape(len(rows), len(columns))
-    return Grid(tuple(rows), tuple(columns), examples, correct)
+    return LengthGrid(tuple(rows), tuple(columns), examples, correct)

@@ -24,9 +24,9 @@ from lengthwise.base import Config, UsageError, explain
 from lengthwise.base.errors import shorten
 from lengthwise.page import views
 from lengthwise.page.export import MEDIA, STATIC
+from lengthwise.page.form import parse_form
 from lengthwise.page.jobs import MOST_CELLS, MOST_EXAMPLES, find_jobs
 from lengthwise.page.lanes import LONGEST_SENTENCE, Lane, Refusal
-from lengthwise.page.recipes import parse_recipe
 from lengthwise.page.security import MOST_BYTES, Guard
 from lengthwise.page.training import Queue
 from lengthwise.training.api import create_run
@@ -151,20 +151,20 @@ class Laboratory:
     # What the page trains.
 
     async def preview(self, request: Request) -> Response:
-        """The command and the Python that a recipe stands for."""
-        recipe = parse_recipe(await read_json(request))
-        experiment = await asyncio.to_thread(recipe.experiment)
+        """The command and the Python that a form stands for."""
+        form = parse_form(await read_json(request))
+        experiment = await asyncio.to_thread(form.experiment)
         return JSONResponse({
             "name": experiment.name(),
-            "command": recipe.command(str(self.root)),
-            "python": recipe.python(str(self.root)),
+            "command": form.command(str(self.root)),
+            "python": form.python(str(self.root)),
         })  # fmt: skip
 
     async def train(self, request: Request) -> Response:
-        recipe = parse_recipe(await read_json(request))
+        form = parse_form(await read_json(request))
 
         def enqueue() -> str:
-            run = create_run(recipe.experiment(), self.root, None, again=False)
+            run = create_run(form.experiment(), self.root, None, again=False)
             if run.result is None:
                 self.queue.add(run)
             return run.path.name

@@ -17,7 +17,7 @@ from lengthwise.training import distributed, keys, loop, machine, memory, origin
 from lengthwise.training.display import Display
 from lengthwise.training.experiment import Experiment
 from lengthwise.training.runs import Run, is_run
-from lengthwise.training.trackers import Follower, find_tracker
+from lengthwise.training.trackers import TrackerFeed, find_tracker
 
 
 def train(
@@ -86,7 +86,7 @@ def resume(run: Run | str | Path, progress: bool = True, log: str | None = None)
     threads = torch.get_num_threads()
     group = distributed.join(torch.device(run.experiment.device).type)
     tracker = find_tracker(log)
-    follower = Follower(run, tracker) if tracker and group.leads else None
+    follower = TrackerFeed(run, tracker) if tracker and group.leads else None
     try:
         with Display(quiet=not (progress and group.leads)) as display:
             for state in loop.train(run, group):

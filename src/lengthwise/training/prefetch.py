@@ -25,7 +25,7 @@ def draw_ahead(items: Iterator[T], count: int) -> Iterator[T]:
     thread.start()
     try:
         while (item := drawn.get()) is not END:
-            if isinstance(item, Failure):
+            if isinstance(item, ThreadError):
                 raise item.error
             yield item  # type: ignore[misc]
     finally:
@@ -33,7 +33,7 @@ def draw_ahead(items: Iterator[T], count: int) -> Iterator[T]:
         thread.join()
 
 
-class Failure:
+class ThreadError:
     """An error of the thread, for whoever asks for the next item."""
 
     def __init__(self, error: BaseException):
@@ -47,7 +47,7 @@ def draw(items: Iterator[T], drawn: "Queue[object]", stopped: Event) -> None:
                 return
         put(END, drawn, stopped)
     except BaseException as error:
-        put(Failure(error), drawn, stopped)
+        put(ThreadError(error), drawn, stopped)
 
 
 def put(item: object, drawn: "Queue[object]", stopped: Event) -> bool:

@@ -107,7 +107,7 @@ class WeightsAndBiases(Tracker):
         self.session.finish()
 
 
-class Follower:
+class TrackerFeed:
     """Sends a run's records to a tracker, each once, as they are written."""
 
     def __init__(self, run: Run, kind: type[Tracker]):
@@ -177,4 +177,4 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
 def send(run: Run, kind: type[Tracker]) -> None:
     """Send all records of a run."""
     run.metrics  # noqa: B018  # a damaged file is refused before anything is sent
-    Follower(run, kind).close()
+    TrackerFeed(run, kind).close()

@@ -20,7 +20,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-class Recipe(Config):
+class TrainingForm(Config):
     """The choices of the page's form."""
 
     task: Literal["addition", "elementwise-addition", "multiplication", "modular-addition"] = (
@@ -37,7 +37,7 @@ class Recipe(Config):
     seed: int = Field(0, ge=0, le=2**31)
 
     def keys(self) -> dict[str, Any]:
-        """The recipe as an experiment's keys."""
+        """The choices as an experiment's keys."""
         if self.train_digits >= self.test_digits:
             raise UsageError(
                 f"the longest test has {self.test_digits} digits, which must be more than the"
@@ -101,8 +101,8 @@ def quote(value: object) -> str:
     return shlex.quote(str(value))
 
 
-def parse_recipe(fields: Any) -> Recipe:
+def parse_form(fields: Any) -> TrainingForm:
     try:
-        return Recipe.model_validate(fields)
+        return TrainingForm.model_validate(fields)
     except ValidationError as error:
         raise UsageError(explain(error)) from None
