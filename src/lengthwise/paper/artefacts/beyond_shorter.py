@@ -6,7 +6,7 @@ import numpy as np
 
 from lengthwise.paper.artefact import Artefact, Claim, Grid, accuracy_grid, artefact
 from lengthwise.paper.drawing import BLUE, ORANGE, finish, line, panels, percent, ticks
-from lengthwise.paper.experiments import addition, tested_lengths
+from lengthwise.paper.experiments import addition, room
 from lengthwise.paper.results import Results
 from lengthwise.paper.scales import MUON, SMOKE_LENGTHS, TRAIN_DIGITS, Overrides, ScaleName
 from lengthwise.paper.verdicts import Judgement, all_of, at_least, greater
@@ -72,7 +72,7 @@ class BeyondShorter(Artefact):
         keys = {**addition(scale, "RPE_k", size="B"), **MUON}
         short = {
             "data.train_digits": SHORTER,
-            "evaluation.lengths": tested_lengths(scale, SHORTER, TRAIN_DIGITS, 10),
+            "evaluation.lengths": [SHORTER, TRAIN_DIGITS, room(scale, 10)],
         }
         return {
             label(digits, rate): {**keys, **more, "training.learning_rate": rate}
