@@ -20,7 +20,6 @@ from lengthwise.training.runs import Run
 SUMS: Overrides = {
     "task": "addition",
     "data.test_digits": 20,
-    "model.layers": 6,
     "training.steps": 3000,
     "evaluation.lengths": "5,6,15",
     "evaluation.final_lengths": "4,5,6,8,10,15,20",
@@ -36,6 +35,7 @@ FAR = 15  # digits
 COMMON: Overrides = {
     "model.heads": 8,
     "training.optimizer": "muon",
+    "training.learning_rate": 4e-3,  # as in the cpu scale's sums (paper/scales.py)
     "evaluation.final_examples": 500,
     "evaluation.every": 500,
     "evaluation.examples": 200,
