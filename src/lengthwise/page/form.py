@@ -16,7 +16,7 @@ EVALUATIONS = 24  # in a run; each redraws the cliff
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"model.preset": "tiny"},
     "small": {"model.preset": "small", "model.heads": 4},
-    "medium": {"model.layers": 6, "model.heads": 8},  # as in `lengthwise demo`
+    "medium": {"model.layers": 6, "model.heads": 8},
 }
 
 
