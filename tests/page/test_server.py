@@ -275,7 +275,7 @@ def test_the_queue_is_bounded(client: TestClient) -> None:
     wait_until(client, lambda state: not state["training"]["queue"])
 
 
-def test_a_recipe_is_a_command(root: Path, tmp_path: Path) -> None:
+def test_a_form_is_a_command(root: Path, tmp_path: Path) -> None:
     """Copying the command or the Python gives the same run."""
     form = TrainingForm(task="multiplication", primed=7, size="tiny", steps=3, test_digits=6)
     words = form.command(str(tmp_path)).replace("\\\n", " ").split()

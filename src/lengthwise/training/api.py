@@ -86,17 +86,17 @@ def resume(run: Run | str | Path, progress: bool = True, log: str | None = None)
     threads = torch.get_num_threads()
     group = distributed.join(torch.device(run.experiment.device).type)
     tracker = find_tracker(log)
-    follower = TrackerFeed(run, tracker) if tracker and group.leads else None
+    feed = TrackerFeed(run, tracker) if tracker and group.leads else None
     try:
         with Display(quiet=not (progress and group.leads)) as display:
             for state in loop.train(run, group):
                 display.show(state)
-                if follower:
-                    follower.update()
+                if feed:
+                    feed.update()
     finally:
         torch.set_num_threads(threads)
-        if follower:
-            follower.close()
+        if feed:
+            feed.close()
     return run
 
 

@@ -192,7 +192,7 @@ class FigureFailures(Artefact):
         published = statement("20-digit sums in the study of failures")
         cell = Cell(
             tuple(study["correct"] / study["examples"] for study in found),
-            published if results.scale != "smoke" else None,
+            published if LENGTHS[results.scale] == LENGTHS["paper"] else None,
             found[0]["examples"] if found else None,
         )
         grid = Grid([f"{LENGTHS[results.scale]}"], {study_label(results.scale): [cell]})
